@@ -1,4 +1,4 @@
-"""The stores that a gateway is tried on, each with a program of its own."""
+"""Stores that a gateway is tested on."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from tests.storage.engines import Place
 
 @pytest.fixture(params=["sqlite", "postgres"])
 def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
-    """Where a program whose home is ``tmp_path`` keeps everything: its file, or a schema of a server."""
+    """The store of a program whose home is ``tmp_path``: a SQLite file, or a PostgreSQL schema."""
     if request.param == "sqlite":
         return Place("sqlite", str(tmp_path / "profiles" / "default" / "talaria.db"))
     place: Place = request.getfixturevalue("postgres_place")

@@ -1,4 +1,4 @@
-"""Gateway workers as processes of their own, side by side on one store."""
+"""Gateway workers as separate processes on one store."""
 
 import asyncio
 import signal
@@ -46,10 +46,15 @@ def workplace(
     return Program(home)
 
 
-async def start_warm_gateway(environment: dict[str, str], *words: str) -> WarmProcess:
+async def start_warm_gateway(environment: dict[str, str], *arguments: str) -> WarmProcess:
     """Start a gateway as `bench.gateway_home.start_gateway` does, forked from a process that has imported it."""
     return await warm_program.start(
-        "gateway", "run", *words, env=environment, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL
+        "gateway",
+        "run",
+        *arguments,
+        env=environment,
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.DEVNULL,
     )
 
 

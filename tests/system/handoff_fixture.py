@@ -32,14 +32,14 @@ T = TypeVar("T")
 OWNED = 'owners = ["loopback:ann"]'
 THREADS = PlatformCapabilities(text_limit=4096, threads=True, typing=True, idempotent=True)
 PLAIN = PlatformCapabilities(text_limit=4096, idempotent=True)
-TOLD = "They have moved this conversation"
+MOVED_NOTICE = "They have moved this conversation"
 GREETING = "We were at the second plank."
 _SECONDS = 120
 
 
 def answer(received: Received) -> Say:
-    """Greet where a conversation arrives, and repeat what people say there."""
-    return Say(GREETING) if TOLD in received.question else Say(f"re: {received.question}")
+    """Greet in the target chat after a handoff, and repeat messages of people."""
+    return Say(GREETING) if MOVED_NOTICE in received.question else Say(f"re: {received.question}")
 
 
 class Terminal:
@@ -65,7 +65,7 @@ class Terminal:
         assert found is not None
         return found
 
-    async def places(self, session_id: SessionId) -> list[Binding]:
+    async def bindings(self, session_id: SessionId) -> list[Binding]:
         return await self.store.read(lambda tx: tx.bindings.of_session(session_id))
 
     async def until_over(self, session_id: SessionId) -> HandoffState:
@@ -91,17 +91,17 @@ class Scene:
     terminal: Terminal
 
     async def served(self, count: int = 1) -> None:
-        """Wait until so many gateways listen."""
+        """Wait until this many gateways receive messages."""
         await self.network.until(lambda: self.network.receivers == count, seconds=_SECONDS)
 
-    async def shown(self, place: Address, *texts: str) -> None:
-        """Wait until people see as many texts in a chat as these, and be sure that they are these."""
-        await self.network.until(lambda: len(self.seen(place)) >= len(texts), seconds=_SECONDS)
-        assert self.seen(place) == list(texts)
+    async def shown(self, address: Address, *texts: str) -> None:
+        """Wait until a chat shows this many texts, and check that they are these."""
+        await self.network.until(lambda: len(self.seen(address)) >= len(texts), seconds=_SECONDS)
+        assert self.seen(address) == list(texts)
 
-    def seen(self, place: Address) -> list[str]:
+    def seen(self, address: Address) -> list[str]:
         """The replies in a chat. On an overloaded machine the notice of a slow store may come before them."""
-        shown = self.network.shown(place.chat_id, place.thread_id)
+        shown = self.network.shown(address.chat_id, address.thread_id)
         return [text for text in shown if text != STORE_UNREACHABLE]
 
     @property
@@ -130,14 +130,14 @@ async def scene(
 
 
 async def leave_for(screen: Screen, platform: str) -> None:
-    """Hand the conversation over, and wait for the end of the program."""
+    """Hand the session off, and wait until the program exits."""
     await say_until(screen, f"/handoff {platform}", lambda: screen.process.exit_code is not None)
     assert screen.process.exit_code == 0
     assert "Resume this conversation with" not in screen.text
 
 
-def begun(tx: Transaction, title: str = "The boat") -> SessionId:
-    """Return a conversation of a terminal, with a tool call in it."""
+def start_session(tx: Transaction, title: str = "The boat") -> SessionId:
+    """Create a terminal session with a tool call in it."""
     session_id = tx.sessions.create(NewSession(source="cli", title=title)).id
     call = ToolCall("c1", "list_files", "{}")
     tx.messages.append(
@@ -152,9 +152,9 @@ def begun(tx: Transaction, title: str = "The boat") -> SessionId:
     return session_id
 
 
-def asked(tx: Transaction, home: Address, title: str = "The boat") -> SessionId:
-    """Return a conversation that is to go on at home."""
+def request_home_handoff(tx: Transaction, home: Address, title: str = "The boat") -> SessionId:
+    """Create a session and request its handoff to a home chat."""
     write_home(tx, HomeChat(home, "home"))
-    session_id = begun(tx, title)
+    session_id = start_session(tx, title)
     assert tx.handoffs.request_handoff(session_id, home.platform)
     return session_id

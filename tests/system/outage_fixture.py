@@ -1,4 +1,4 @@
-"""A real gateway whose surroundings fail: its disk, its store, its model, its network."""
+"""A real gateway whose disk, store, model or network fails."""
 
 import asyncio
 import json
@@ -18,12 +18,12 @@ from talaria.testing.model_server import ModelServer, Say
 from talaria.testing.wait import LIMIT
 
 SECRET = "sesame-open-4711-0815"
-HELD_UP = "I can't reach my database right now. I'll answer as soon as it's back."
+STORE_NOTICE = "I can't reach my database right now. I'll answer as soon as it's back."
 
 
 @dataclass
 class Scene:
-    """A profile with a model and a chat network; everybody may speak there."""
+    """A profile with a model and a chat network that everyone may use."""
 
     home: Path
     server: ModelServer
@@ -37,8 +37,8 @@ class Scene:
     def store(self) -> Path:
         return self.folder / "talaria.db"
 
-    def settle(self, *, model: str = "", store: str = "", more: str = "") -> None:
-        """Write the settings; the secret is the key of the model, so that it is known as one."""
+    def write_settings(self, *, model: str = "", store: str = "", more: str = "") -> None:
+        """Write the settings; `SECRET` is the key of the model, so that it is masked."""
         self.folder.mkdir(mode=0o700, parents=True)
         (self.folder / "config.toml").write_text(
             f'[model]\nprovider = "mine"\nname = "scripted"\n{model}'
@@ -54,7 +54,7 @@ class Scene:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[WarmProcess]:
-        """Run a gateway; it has to live until the end of the block, and to end then as it should."""
+        """Run a gateway, which must run until the end of the block and then exit cleanly."""
         process = await warm_program.start(
             *("gateway", "run"),
             env=self.program.environment(),
@@ -68,30 +68,30 @@ class Scene:
             if process.returncode is None:
                 process.terminate()
             async with asyncio.timeout(LIMIT):
-                _, said = await process.communicate()
-        assert process.returncode == 0, said.decode()
-        assert "Traceback" not in said.decode()
+                _, errors = await process.communicate()
+        assert process.returncode == 0, errors.decode()
+        assert "Traceback" not in errors.decode()
 
-    async def run(self, *words: str) -> Outcome:
-        return await asyncio.to_thread(self.program.run, *words)
+    async def run(self, *arguments: str) -> Outcome:
+        return await asyncio.to_thread(self.program.run, *arguments)
 
     async def status(self) -> dict[str, Any]:
-        told = await self.run("gateway", "status", "--json")
-        assert told.code == 0, told.err
-        assert SECRET not in told.out
-        (one,) = json.loads(told.out)
+        done = await self.run("gateway", "status", "--json")
+        assert done.code == 0, done.err
+        assert SECRET not in done.out
+        (one,) = json.loads(done.out)
         found: dict[str, Any] = one
         return found
 
-    async def until_status(self, suits: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-        """Ask for the status until it suits."""
+    async def until_status(self, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        """Read the status until a condition holds."""
         deadline = time.monotonic() + 30
-        while not suits(status := await self.status()):
+        while not holds(status := await self.status()):
             assert time.monotonic() < deadline, status
         return status
 
     async def get(self, address: str, path: str) -> tuple[int, str]:
-        """Ask the gateway itself."""
+        """Send a request to the HTTP server of the gateway."""
         host, _, port = address.removeprefix("http://").partition(":")
         async with asyncio.timeout(LIMIT):
             reader, writer = await asyncio.open_connection(host, int(port))
@@ -101,23 +101,23 @@ class Scene:
         return int(answer.split()[1]), answer.partition("\r\n\r\n")[2]
 
     async def shown(self, chat: str, *texts: str, seconds: float = LIMIT) -> None:
-        """Wait until people see these texts in a chat, in this order and nothing else."""
+        """Wait until a chat shows exactly these texts, in this order."""
         try:
             await self.network.until(lambda: self.network.shown(chat) == list(texts), seconds)
         except TimeoutError:
             assert self.network.shown(chat) == list(texts), (self.network.shown(chat), self.log()[-12:])
 
-    async def told(self, chat: str, text: str, seconds: float = LIMIT) -> None:
-        """Wait until somebody reads this in a chat."""
+    async def wait_for_text(self, chat: str, text: str, seconds: float = LIMIT) -> None:
+        """Wait until a text is shown in a chat."""
         try:
             await self.network.until(lambda: text in self.network.shown(chat), seconds)
         except TimeoutError:
             assert text in self.network.shown(chat), self.network.shown(chat)
 
-    async def answered(self, chat: str, words: str) -> None:
-        """Have something answered, and wait until all that belongs to that is written down."""
-        self.network.say(chat, words, sender=chat)
-        await self.told(chat, f"re: {words}")
+    async def send_and_wait(self, chat: str, text: str) -> None:
+        """Send a message, and wait until it is answered and everything about it is stored."""
+        self.network.say(chat, text, sender=chat)
+        await self.wait_for_text(chat, f"re: {text}")
         await self.until_status(lambda status: not (status["undelivered"] or status["waiting"] or status["turns"]))
 
     def log(self) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Twenty people in private chats and three groups, what each of them plants there, and who may come to know of it."""
+"""Twenty people in private chats and groups, the secrets that each of them plants there, and who may see them."""
 
 import re
 import secrets
@@ -13,7 +13,7 @@ from talaria.testing.model_server import Ask, Received, Say
 
 PEOPLE = tuple(f"p{number:02}" for number in range(20))
 OWNER = PEOPLE[0]
-TOPIC = "otter"  # stands in everything that is planted, so that a search finds it
+TOPIC = "otter"  # is part of every planted text, so that a search finds it
 
 _SECRET = re.compile(r"sec[0-9a-f]{12}")
 _ORDERS = re.compile(r" do (\[.*\]) now")
@@ -22,7 +22,7 @@ _WHERE = re.compile(r"\[(\w+)@(\w+)\]")
 
 @dataclass(frozen=True)
 class Spot:
-    """A place; ``apart`` is a group in which each has a conversation of their own, ``shared`` one with a single one."""
+    """A chat; in an ``apart`` group each person has their own session, in a ``shared`` one there is one for all."""
 
     name: str
     kind: Literal["private", "apart", "shared"]
@@ -46,7 +46,7 @@ BY_NAME = {spot.name: spot for spot in SPOTS}
 
 @dataclass(frozen=True)
 class Plant:
-    """Something secret: who told it where, and how."""
+    """A secret: which person planted it in which chat, and how."""
 
     person: str
     spot: Spot
@@ -55,11 +55,11 @@ class Plant:
 
     @property
     def is_of_group(self) -> bool:
-        """Whether it is something that the agent noted for everybody in a group."""
+        """Whether the agent noted it for everyone in a group."""
         return self.kind == "noted" and self.spot.kind == "apart"
 
     def may_be_known_to(self, person: str, spot: Spot) -> bool:
-        """Tell whether it may come up where somebody speaks; what a group notes is for all of it, wherever they are."""
+        """Return whether a person may see it in a chat; the notes of a group are for all its people, in every chat."""
         own = self.spot.kind != "shared" and (self.person == person or self.is_of_group)
         match spot.kind:
             case "private":
@@ -83,46 +83,46 @@ class Garden:
         return word
 
     def of(self, person: str, spot: Spot) -> dict[str, str]:
-        """Return what somebody planted in a place, by how."""
+        """Return the secrets that a person planted in a chat, by kind."""
         return {one.kind: one.word for one in self.plants.values() if (one.person, one.spot) == (person, spot)}
 
     def foreign(self, text: str, person: str, spot: Spot) -> list[Plant]:
-        """Return what stands in a text that must not be known there."""
-        found = [self.plants[word] for word in words_in(text) if word in self.plants]
+        """Return the secrets in a text that a person must not see in a chat."""
+        found = [self.plants[word] for word in find_secrets(text) if word in self.plants]
         return [one for one in found if not one.may_be_known_to(person, spot)]
 
     def foreign_to_all(self, text: str, spots: Iterable[Spot]) -> list[Plant]:
-        """Return what stands in a text that none of those who read it there may know."""
+        """Return the secrets in a text that no reader of these chats may see."""
         readers = [(person, spot) for spot in spots for person in spot.people]
-        found = [self.plants[word] for word in words_in(text) if word in self.plants]
+        found = [self.plants[word] for word in find_secrets(text) if word in self.plants]
         return [one for one in found if not any(one.may_be_known_to(*reader) for reader in readers)]
 
 
-def words_in(text: str) -> list[str]:
+def find_secrets(text: str) -> list[str]:
     """Return the secrets in a text."""
     return sorted(set(_SECRET.findall(text)))
 
 
-def order(person: str, spot: Spot, nonce: str, *calls: Ask, words: str = "") -> str:
-    """Return a message that makes the model call these tools and tell what it knows then."""
+def order(person: str, spot: Spot, nonce: str, *calls: Ask, text: str = "") -> str:
+    """Return a message that makes the model call these tools and then repeat the secrets it knows."""
     listed = [(call.name, call.arguments) for call in calls]
-    return f"[{person}@{spot.name}] {words} nonce {nonce} do {msgspec.json.encode(listed).decode()} now"
+    return f"[{person}@{spot.name}] {text} nonce {nonce} do {msgspec.json.encode(listed).decode()} now"
 
 
-def whence(received: Received) -> tuple[str, Spot] | None:
-    """Return whose words a request answers, and where they were said."""
-    found = _WHERE.search(received.question)  # the first one: a request for a title quotes all that came behind it
+def origin_of(received: Received) -> tuple[str, Spot] | None:
+    """Return the person and the chat whose message a request answers."""
+    found = _WHERE.search(received.question)  # the first one: a request for a title quotes all later messages
     return (found[1], BY_NAME[found[2]]) if found else None
 
 
 def obey(received: Received) -> Say:
-    """Do what the last message asks for, then tell every secret that has come to light."""
+    """Call the tools that the last message requests, then repeat every secret in the request."""
     request = received.json
     last = request["messages"][-1]["role"]
     listed = _ORDERS.findall(received.question)
     if last == "user" and "tools" in request and listed:
-        asked: list[tuple[str, Any]] = msgspec.json.decode(listed[-1])
-        if asked:
-            return Say(calls=[Ask(name, arguments) for name, arguments in asked], chunks=1)
+        requested: list[tuple[str, Any]] = msgspec.json.decode(listed[-1])
+        if requested:
+            return Say(calls=[Ask(name, arguments) for name, arguments in requested], chunks=1)
     nonce = re.findall(r"nonce (\w+)", received.question)
-    return Say(f"done {nonce[-1] if nonce else ''}: {' '.join(words_in(received.body.decode()))}", chunks=1)
+    return Say(f"done {nonce[-1] if nonce else ''}: {' '.join(find_secrets(received.body.decode()))}", chunks=1)

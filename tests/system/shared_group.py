@@ -1,4 +1,4 @@
-"""A group to which the owner has brought a conversation of their own, and a model that obeys everybody in it.
+"""A group with a session of the owner, and a model that obeys everyone in it.
 
 The model runs every `RUN word` of the current turn with the tool `terminal`, which guests may not use: a word that was
 run proves which rights its text had.
@@ -50,13 +50,13 @@ class Group:
     session_id: SessionId = field(init=False)
 
     async def obey(self, received: Received) -> Say:
-        """Call what the texts of the current turn ask for, each once."""
-        asked, known = " ".join(spoken(received.json)), received.body.decode()
-        if "HOLD" in asked and not self.released.is_set():
+        """Call the tools that the texts of the current turn request, each once."""
+        requested, known = " ".join(spoken(received.json)), received.body.decode()
+        if "HOLD" in requested and not self.released.is_set():
             self.held.set()
             await self.released.wait()
             return Say(calls=[Ask("list_files", {})])
-        for word in re.findall(r"RUN (\w+)", asked):
+        for word in re.findall(r"RUN (\w+)", requested):
             if f"touch {self.folder}/{word}" not in known:
                 return Say(calls=[Ask("terminal", {"command": f"touch {self.folder}/{word}"})])
         return Say(f"answered {' + '.join(spoken(received.json))}")
@@ -66,32 +66,32 @@ class Group:
         return (self.folder / word).exists()
 
     def say(self, person: str, text: str, where: Address = GROUP) -> str:
-        """Let a person write something."""
+        """Send a message of a person."""
         return self.network.say(where, text, sender=person)
 
     async def hold(self, person: str = BOSS) -> None:
-        """Begin a turn of this person, and wait until it asks the model."""
+        """Start a turn of this person, and wait until it calls the model."""
         self.say(person, "HOLD")
         async with asyncio.timeout(SECONDS):
             await self.held.wait()
 
-    async def answered(self, *words: str) -> None:
-        """Wait for replies with these words in them."""
-        await self.network.until(lambda: all(map(self._is_answered, words)))
+    async def answered(self, *texts: str) -> None:
+        """Wait for replies that contain these texts."""
+        await self.network.until(lambda: all(map(self._is_answered, texts)))
 
     async def posted(self, text: str) -> None:
         """Wait until a text is posted."""
         await self.network.until(lambda: any(text in one.text for one in self.network.posts))
 
     async def pending(self, text: str) -> None:
-        """Wait until a text waits in the inbox of the conversation."""
+        """Wait until a text is pending in the inbox of the session."""
         await self.eventually(
             lambda tx: any(text in one.payload for one in tx.inbox.unsettled(self.session_id) if one.state == "waiting")
         )
 
-    async def eventually(self, come_true: Callable[[Transaction], bool]) -> None:
-        """Wait until something is true of the store."""
-        await until(lambda: self.store.read(come_true))
+    async def eventually(self, holds: Callable[[Transaction], bool]) -> None:
+        """Wait until a condition of the store holds."""
+        await until(lambda: self.store.read(holds))
 
     def _is_answered(self, word: str) -> bool:
         return any("answered" in one.text and word in one.text for one in self.network.posts)
@@ -102,7 +102,7 @@ class Group:
         return any(one in turn and other in turn for turn in turns)
 
     async def bring(self) -> None:
-        """Let the owner begin a conversation in private, and bring it to the group."""
+        """Let the owner start a session in a private chat and move it to the group."""
         self.say(BOSS, "hello", Address("loopback", "dm"))
         await self.network.until(lambda: bool(self.network.posts))
         found = await self.store.read(lambda tx: tx.sessions.find(SessionFilter(limit=1)))

@@ -1,4 +1,4 @@
-"""The group of `club` with a gateway as a process of its own, which serves the API too and can be killed."""
+"""The group of `club` with a gateway in a separate process, which also serves the API and can be killed."""
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -41,7 +41,7 @@ class ClubProcess(Group):
 
     @asynccontextmanager
     async def caller(self, name: str) -> AsyncIterator[httpx.AsyncClient]:
-        """Give a client of the API with one of the keys."""
+        """Yield an API client that uses one of the keys."""
         server = Server(self.program, self.port, f"http://127.0.0.1:{self.port}")
         async with client(server, key=_token(name)) as http:
 

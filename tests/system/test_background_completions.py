@@ -1,4 +1,4 @@
-"""What runs in the background of a chat wakes it: through a whole gateway, killed and started again meanwhile."""
+"""Background processes report to their chat through a real gateway, also after it was killed and restarted."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -27,15 +27,15 @@ from talaria.testing.wait import LIMIT, until
 
 OWNED = 'everyone = true\nowners = ["loopback:ann"]'
 SOON = LIMIT
-TOLD = "Your background work reports"
+REPORT_NOTICE = "Your background work reports"
 
 
 def answer(received: Received) -> Say:
-    """Start what was asked for, and repeat what is reported."""
+    """Start the requested command, and repeat the lines of a report."""
     last = received.json["messages"][-1]
     if last["role"] == "tool":
         return Say(f"begun: {last['content']}")
-    if TOLD in received.question:
+    if REPORT_NOTICE in received.question:
         lines = [line for line in received.question.splitlines() if line.startswith("said ")]
         return Say(f"heard: {', '.join(lines)}")
     if received.question.startswith("run "):
@@ -59,21 +59,21 @@ async def program(tmp_path: Path, server: ModelServer, network: LoopbackNetwork)
         assert not process.is_alive
 
 
-def _at(program: Program) -> Path:
+def _store_file(program: Program) -> Path:
     return program.home / "profiles" / "default" / "talaria.db"
 
 
-def _listed(program: Program) -> list[BackgroundProcess]:
-    with closing(open_sqlite(_at(program))) as database:
+def _list_stored(program: Program) -> list[BackgroundProcess]:
+    with closing(open_sqlite(_store_file(program))) as database:
         return database.read(list_processes)
 
 
 async def processes(program: Program) -> list[BackgroundProcess]:
-    return await asyncio.to_thread(_listed, program)
+    return await asyncio.to_thread(_list_stored, program)
 
 
-async def begun(network: LoopbackNetwork, chat: str, command: str) -> None:
-    """Have a command started in a chat, and wait until the chat says so."""
+async def start_command(network: LoopbackNetwork, chat: str, command: str) -> None:
+    """Start a command from a chat, and wait until the chat confirms it."""
     before = len(network.shown(chat))
     network.say(chat, f"run {command}", sender="ann")
     await network.until(
@@ -81,122 +81,120 @@ async def begun(network: LoopbackNetwork, chat: str, command: str) -> None:
     )
 
 
-def heard(network: LoopbackNetwork, chat: str, thread: str = "") -> list[str]:
+def reports(network: LoopbackNetwork, chat: str, thread: str = "") -> list[str]:
     return [text for text in network.shown(chat, thread) if text.startswith("heard: ")]
 
 
-async def killed(gateway: WarmProcess) -> None:
+async def kill_gateway(gateway: WarmProcess) -> None:
     gateway.kill()
     await gateway.wait()
 
 
-async def test_the_end_of_a_process_begins_a_turn_in_its_thread_that_answers_who_asked(
+async def test_process_end_starts_a_turn_in_its_thread_that_replies_to_the_request(
     network: LoopbackNetwork, program: Program
 ) -> None:
-    place = Address("loopback", "ann", "private", "t7")
+    thread = Address("loopback", "ann", "private", "t7")
     async with worker(program):
-        asked = network.say(place, "run mkfifo gate; read _ <gate; echo said it", sender="ann")
+        request_id = network.say(thread, "run mkfifo gate; read _ <gate; echo said it", sender="ann")
         await network.until(lambda: bool(network.shown("ann", "t7")))
         (process,) = await processes(program)
         await open_gate(Path(process.folder, "gate"))
-        await network.until(lambda: bool(heard(network, "ann", "t7")))
-    assert heard(network, "ann", "t7") == ["heard: said it"]
+        await network.until(lambda: bool(reports(network, "ann", "t7")))
+    assert reports(network, "ann", "t7") == ["heard: said it"]
     (post,) = [record for record in network.posts if "heard" in record.text]
-    assert post.reply_to == asked
+    assert post.reply_to == request_id
 
 
-async def test_what_ends_while_no_gateway_runs_is_reported_at_the_next_start(
+async def test_process_that_ended_while_no_gateway_ran_is_reported_at_the_next_start(
     network: LoopbackNetwork, program: Program
 ) -> None:
     async with worker(program) as gateway:
-        await begun(network, "ann", "mkfifo gate; read _ <gate; echo said late")
-        await killed(gateway)
+        await start_command(network, "ann", "mkfifo gate; read _ <gate; echo said late")
+        await kill_gateway(gateway)
     (process,) = await processes(program)
     assert is_running(process.pid)
     await open_gate(Path(process.folder, "gate"))
     await until(lambda: not is_running(process.pid))
     for _ in range(2):
         async with worker(program):
-            await network.until(lambda: bool(heard(network, "ann")))
-    assert heard(network, "ann") == ["heard: said late"]
+            await network.until(lambda: bool(reports(network, "ann")))
+    assert reports(network, "ann") == ["heard: said late"]
 
 
-async def test_a_turn_that_was_woken_and_killed_is_resumed_and_reported_once(
+async def test_killed_turn_of_a_completion_is_resumed_and_reported_once(
     network: LoopbackNetwork, program: Program, server: ModelServer
 ) -> None:
-    held = asyncio.Event()
+    may_answer = asyncio.Event()
 
-    async def slowly(received: Received) -> Say:
-        if TOLD in received.question:
-            await held.wait()
+    async def answer_slowly(received: Received) -> Say:
+        if REPORT_NOTICE in received.question:
+            await may_answer.wait()
         return answer(received)
 
-    server.answering(slowly)
+    server.answering(answer_slowly)
     async with worker(program) as gateway:
-        await begun(network, "ann", "mkfifo gate; read _ <gate; echo said it")
+        await start_command(network, "ann", "mkfifo gate; read _ <gate; echo said it")
         before = len(server.received)
         (process,) = await processes(program)
         await open_gate(Path(process.folder, "gate"))
         async with asyncio.timeout(LIMIT):
             await server.arrived(before + 1)
-        await killed(gateway)
-    held.set()
+        await kill_gateway(gateway)
+    may_answer.set()
     async with worker(program):
-        await network.until(lambda: bool(heard(network, "ann")))
-    assert heard(network, "ann") == ["heard: said it"]
+        await network.until(lambda: bool(reports(network, "ann")))
+    assert reports(network, "ann") == ["heard: said it"]
 
 
-async def test_two_that_end_at_once_while_it_is_busy_are_one_turn(
+async def test_two_processes_that_end_during_a_turn_are_reported_in_one_turn(
     network: LoopbackNetwork, program: Program, server: ModelServer
 ) -> None:
-    held = asyncio.Event()
+    may_answer = asyncio.Event()
 
-    async def slowly(received: Received) -> Say:
+    async def answer_slowly(received: Received) -> Say:
         if received.question == "wait":
-            await held.wait()
+            await may_answer.wait()
         return answer(received)
 
     async with worker(program):
-        await begun(network, "ann", "mkfifo one; read _ <one; echo said one")
-        await begun(network, "ann", "mkfifo two; read _ <two; echo said two")
-        server.answering(slowly)
+        await start_command(network, "ann", "mkfifo one; read _ <one; echo said one")
+        await start_command(network, "ann", "mkfifo two; read _ <two; echo said two")
+        server.answering(answer_slowly)
         before = len(server.received)
         network.say("ann", "wait", sender="ann")
         await server.arrived(before + 1)
         for process, gate in zip(await processes(program), ("one", "two"), strict=True):
             await open_gate(Path(process.folder, gate))
         await until_none_is_alive(program)
-        held.set()
-        await network.until(lambda: bool(heard(network, "ann")))
-    assert sorted(heard(network, "ann")[0].removeprefix("heard: ").split(", ")) == ["said one", "said two"]
-    assert len(heard(network, "ann")) == 1
+        may_answer.set()
+        await network.until(lambda: bool(reports(network, "ann")))
+    assert sorted(reports(network, "ann")[0].removeprefix("heard: ").split(", ")) == ["said one", "said two"]
+    assert len(reports(network, "ann")) == 1
 
 
-async def test_a_moved_conversation_gets_the_report_at_its_new_address(
-    network: LoopbackNetwork, program: Program
-) -> None:
+async def test_moved_session_gets_the_report_at_its_new_address(network: LoopbackNetwork, program: Program) -> None:
     def move(tx: Transaction) -> None:
         (process,) = list_processes(tx)
         bind_session(tx, process.session_id, "agent:main:loopback:private:elsewhere", Address("loopback", "elsewhere"))
 
     async with worker(program):
-        await begun(network, "ann", "mkfifo gate; read _ <gate; echo said there")
-        await asyncio.to_thread(_changed, program, move)
+        await start_command(network, "ann", "mkfifo gate; read _ <gate; echo said there")
+        await asyncio.to_thread(_write_to_store, program, move)
         (process,) = await processes(program)
         await open_gate(Path(process.folder, "gate"))
-        await network.until(lambda: bool(heard(network, "elsewhere")))
-    assert heard(network, "elsewhere") == ["heard: said there"]
-    assert heard(network, "ann") == []
+        await network.until(lambda: bool(reports(network, "elsewhere")))
+    assert reports(network, "elsewhere") == ["heard: said there"]
+    assert reports(network, "ann") == []
 
 
-async def test_each_of_many_is_reported_once_though_the_gateway_is_killed_three_times(
+async def test_each_process_is_reported_once_although_the_gateway_is_killed_three_times(
     network: LoopbackNetwork, program: Program
 ) -> None:
     chats = [f"chat{number}" for number in range(8)]
     async with worker(program) as gateway:
         for chat in chats:
-            await begun(network, chat, f"mkfifo {chat}; read _ <{chat}; echo said {chat}")
-        await killed(gateway)
+            await start_command(network, chat, f"mkfifo {chat}; read _ <{chat}; echo said {chat}")
+        await kill_gateway(gateway)
     started = await processes(program)
     assert len(started) == len(chats)
     for third in range(3):
@@ -204,18 +202,18 @@ async def test_each_of_many_is_reported_once_though_the_gateway_is_killed_three_
         async with worker(program) as gateway:
             for process, chat in some:
                 await open_gate(Path(process.folder, chat))
-            await network.until(partial(_one_was_told, network, [chat for _, chat in some]))
-            await killed(gateway)
+            await network.until(partial(_has_a_report, network, [chat for _, chat in some]))
+            await kill_gateway(gateway)
     async with worker(program):
-        await network.until(lambda: all(heard(network, chat) for chat in chats))
-    assert {chat: heard(network, chat) for chat in chats} == {chat: [f"heard: said {chat}"] for chat in chats}
+        await network.until(lambda: all(reports(network, chat) for chat in chats))
+    assert {chat: reports(network, chat) for chat in chats} == {chat: [f"heard: said {chat}"] for chat in chats}
 
 
-async def test_a_stop_leaves_what_runs_in_the_background_and_a_new_conversation_ends_it(
+async def test_stop_leaves_background_processes_running_and_a_new_session_ends_them(
     network: LoopbackNetwork, program: Program
 ) -> None:
     async with worker(program) as gateway:
-        await begun(network, "ann", "sleep 600")
+        await start_command(network, "ann", "sleep 600")
         (process,) = await processes(program)
         network.say("ann", "/stop", sender="ann")
         await network.until(lambda: len(network.shown("ann")) > 1)
@@ -228,26 +226,26 @@ async def test_a_stop_leaves_what_runs_in_the_background_and_a_new_conversation_
         network.say("ann", "/new", sender="ann")
         await until(lambda: not is_running(process.pid))
         await until_none_is_alive(program)
-    assert heard(network, "ann") == []
+    assert reports(network, "ann") == []
 
 
 async def until_none_is_alive(program: Program) -> None:
-    async def are_over() -> bool:
+    async def have_ended() -> bool:
         return not any(process.is_alive for process in await processes(program))
 
-    await until(are_over)
+    await until(have_ended)
 
 
-def _one_was_told(network: LoopbackNetwork, chats: list[str]) -> bool:
-    return any(heard(network, chat) for chat in chats)
+def _has_a_report(network: LoopbackNetwork, chats: list[str]) -> bool:
+    return any(reports(network, chat) for chat in chats)
 
 
-def _changed(program: Program, work: Callable[[Transaction], None]) -> None:
-    with closing(open_sqlite(_at(program))) as database:
+def _write_to_store(program: Program, work: Callable[[Transaction], None]) -> None:
+    with closing(open_sqlite(_store_file(program))) as database:
         database.write(work)
 
 
-async def test_a_worker_that_is_killed_leaves_its_processes_to_the_others(
+async def test_processes_of_a_killed_worker_are_reported_by_another_worker(
     tmp_path: Path, server: ModelServer, network: LoopbackNetwork, place: Place
 ) -> None:
     url = place.address if place.engine == "postgres" else ""
@@ -256,11 +254,11 @@ async def test_a_worker_that_is_killed_leaves_its_processes_to_the_others(
     async with worker(program) as first:
         await network.until(lambda: network.receivers > 0)
         for chat in chats:
-            await begun(network, chat, f"mkfifo {chat}; read _ <{chat}; echo said {chat}")
+            await start_command(network, chat, f"mkfifo {chat}; read _ <{chat}; echo said {chat}")
         async with worker(program):
             await network.until(lambda: network.receivers > 1)
-            await killed(first)
+            await kill_gateway(first)
             for chat in chats:
                 await open_gate(tmp_path / "workspaces" / "default" / chat)
-            await network.until(lambda: all(heard(network, chat) for chat in chats))
-    assert {chat: heard(network, chat) for chat in chats} == {chat: [f"heard: said {chat}"] for chat in chats}
+            await network.until(lambda: all(reports(network, chat) for chat in chats))
+    assert {chat: reports(network, chat) for chat in chats} == {chat: [f"heard: said {chat}"] for chat in chats}

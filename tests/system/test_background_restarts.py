@@ -1,4 +1,4 @@
-"""The short form of `python -m bench going_on`, and what becomes of tasks around the life of a gateway."""
+"""The short form of `python -m bench going_on`, and delegated tasks when a gateway is killed or restarted."""
 
 import asyncio
 import signal
@@ -33,12 +33,12 @@ def program(tmp_path: Path, server: ModelServer, network: LoopbackNetwork) -> Pr
     return workplace(tmp_path, server, network, access=OWNED)
 
 
-async def test_every_conversation_gets_one_report_per_process_and_task(tmp_path: Path) -> None:
+async def test_every_session_gets_one_report_per_process_and_task(tmp_path: Path) -> None:
     outcome = await resume(Crowd(conversations=8, kills=3), tmp_path, seed=3, start=start_warm_gateway)
     assert (outcome.missing, outcome.surplus, outcome.unread, outcome.left) == (0, 0, 0, 0)
 
 
-async def test_a_call_that_a_kill_cut_off_continues_with_the_children_that_it_had(
+async def test_delegation_call_cut_off_by_a_kill_continues_with_its_child_sessions(
     program: Program, server: ModelServer, network: LoopbackNetwork
 ) -> None:
     script: Script = {"go": [hand_on("quick", "slow"), Say("both")], "quick": Say("hare"), "slow": Say("tortoise")}
@@ -53,10 +53,10 @@ async def test_a_call_that_a_kill_cut_off_continues_with_the_children_that_it_ha
         company.gates["slow"].set()
         await network.until(lambda: network.shown("chat") == ["both"])
     assert any("tortoise" in one.body.decode() for one in server.received if one.question == "go")
-    assert company.asked.count("quick") <= 2  # twice if the kill came before its answer was kept
+    assert company.asked.count("quick") <= 2  # twice if the kill came before its answer was stored
 
 
-async def test_a_background_task_is_reported_in_its_conversation_after_a_kill(
+async def test_background_task_is_reported_in_its_session_after_a_kill(
     program: Program, server: ModelServer, network: LoopbackNetwork
 ) -> None:
     script: Script = {
@@ -81,7 +81,7 @@ async def test_a_background_task_is_reported_in_its_conversation_after_a_kill(
     assert network.shown("other") == ["ok"]
 
 
-async def test_many_children_that_wait_for_a_slow_model_hold_up_nobody(
+async def test_many_delegated_tasks_with_a_slow_model_do_not_delay_other_chats(
     program: Program, server: ModelServer, network: LoopbackNetwork
 ) -> None:
     folder = program.home / "profiles" / "default" / "config.toml"
@@ -98,10 +98,10 @@ async def test_many_children_that_wait_for_a_slow_model_hold_up_nobody(
         assert company.at_work >= len(goals)
         for gate in company.gates.values():
             gate.set()
-        await network.until(lambda: network.shown("chat")[-1:] == ["all done"])  # behind the calls, if they took long
+        await network.until(lambda: network.shown("chat")[-1:] == ["all done"])  # after progress of slow calls
 
 
-async def test_another_worker_continues_with_what_one_left_behind(
+async def test_another_worker_resumes_the_background_task_of_a_suspended_worker(
     tmp_path: Path, server: ModelServer, network: LoopbackNetwork
 ) -> None:
     if find_postgres() is None:
@@ -125,12 +125,12 @@ async def test_another_worker_continues_with_what_one_left_behind(
     assert len({one.body for one in server.received if one.question.startswith(DONE)}) == 1
 
 
-async def test_a_guest_hands_on_no_more_than_a_guest_has(tmp_path: Path, server: ModelServer) -> None:
+async def test_delegated_task_of_a_guest_has_only_the_tools_of_a_guest(tmp_path: Path, server: ModelServer) -> None:
     async with LoopbackNetwork(PlatformCapabilities(text_limit=4096, idempotent=True)) as network:
         access = f'{OWNED}\nguest_tools = ["delegate_task", "web_fetch"]'
         program = workplace(tmp_path, server, network, access=access)
-        dear = {"goal": "dear", "model": "mine:scripted"}
-        Company(server, {"go": [hand_on("task"), Say("done")], "choose": [hand_on(dear), Say("done")]})
+        with_model = {"goal": "dear", "model": "mine:scripted"}
+        Company(server, {"go": [hand_on("task"), Say("done")], "choose": [hand_on(with_model), Say("done")]})
         async with worker(program):
             network.say("chat", "go", sender="bob")
             await network.until(lambda: network.shown("chat") == ["done"])
@@ -141,11 +141,11 @@ async def test_a_guest_hands_on_no_more_than_a_guest_has(tmp_path: Path, server:
     assert any("You can't choose a task's model here" in one.body.decode() for one in asked_for(server, "choose"))
 
 
-async def test_messages_are_sent_by_children_only_if_that_is_given(
+async def test_delegated_task_has_send_message_only_on_request(
     program: Program, server: ModelServer, network: LoopbackNetwork
 ) -> None:
-    given = {"goal": "given", "tools": ["send_message"]}
-    Company(server, {"go": [hand_on("usual", given), Say("done")]})
+    with_tool = {"goal": "given", "tools": ["send_message"]}
+    Company(server, {"go": [hand_on("usual", with_tool), Say("done")]})
     async with worker(program):
         network.say("chat", "go", sender="ann")
         await network.until(lambda: network.shown("chat") == ["done"])
@@ -155,7 +155,7 @@ async def test_messages_are_sent_by_children_only_if_that_is_given(
     assert tools_of(asked_for(server, "given")[0]) == {"send_message"}
 
 
-async def test_a_stop_in_a_chat_ends_the_children(
+async def test_stop_in_a_chat_ends_delegated_tasks(
     program: Program, server: ModelServer, network: LoopbackNetwork
 ) -> None:
     company = Company(server, {"go": hand_on("slow")}, gates=("slow",))

@@ -28,7 +28,7 @@ _PAGE = "<h1 id=born></h1><script>born.textContent = 'born ' + Math.random()</sc
 _JPEG = b"\xff\xd8\xff"
 
 
-async def test_screenshot_arrives_and_a_killed_gateway_finds_the_browser_again(
+async def test_screenshot_is_posted_and_the_browser_survives_a_killed_gateway(
     tmp_path: Path, server: ModelServer
 ) -> None:
     with serving() as site:
@@ -74,7 +74,7 @@ async def test_screenshot_arrives_and_a_killed_gateway_finds_the_browser_again(
 
 
 def browsing(received: Received) -> Say:
-    """Do with the browser what the message says, and repeat what is on the page."""
+    """Run the browser action of the message, and repeat text of the page."""
     last = received.json["messages"][-1]
     if last["role"] == "tool":
         return Say(f"page: {' '.join(re.findall(r'born 0[.][0-9]+|seat=[0-9]+', last['content']))}")
@@ -84,8 +84,8 @@ def browsing(received: Received) -> Say:
     return Say("ok")
 
 
-async def test_evicted_session_finds_its_tab_and_cookies_again(tmp_path: Path, server: ModelServer) -> None:
-    async def said(chat: str, text: str) -> str:
+async def test_evicted_session_retains_its_tab_and_cookies(tmp_path: Path, server: ModelServer) -> None:
+    async def send_and_wait(chat: str, text: str) -> str:
         before = len(network.shown(chat))
         network.say(chat, text, sender=chat)
         answers = await until(
@@ -106,13 +106,13 @@ async def test_evicted_session_finds_its_tab_and_cookies_again(tmp_path: Path, s
             LoopbackNetwork(capabilities) as network,
             served(tmp_path, network.platform(), server.url, settings=settings) as gateway,
         ):
-            shown = await said("ann", f"open {page}")
+            shown = await send_and_wait("ann", f"open {page}")
             assert shown.startswith("page: born 0.")
             (browser,) = list_browsers(tmp_path / "profiles" / "default" / "browsers")
-            assert await said("bob", "hello") == "ok"  # the only open session is Bob's now
+            assert await send_and_wait("bob", "hello") == "ok"  # the only open session is Bob's now
             await until(lambda: len(gateway.chats) == 1)
-            assert await said("ann", "snapshot") == shown
+            assert await send_and_wait("ann", "snapshot") == shown
             assert site.seen.count("/seat") == 1
-            assert await said("ann", f"open {other}") == "page: seat=7"
-            await said("ann", "/new")
+            assert await send_and_wait("ann", f"open {other}") == "page: seat=7"
+            await send_and_wait("ann", "/new")
             await until(lambda: not is_running(browser.pid))

@@ -18,12 +18,12 @@ MARKING = PlatformCapabilities(text_limit=4096, reactions=True)
 EDITING = PlatformCapabilities(text_limit=4096, edits=True, idempotent=True)
 
 
-async def test_a_line_below_replies_tells_what_they_were_made_with(tmp_path: Path, server: ModelServer) -> None:
+async def test_footer_of_replies_names_the_model_and_the_folder(tmp_path: Path, server: ModelServer) -> None:
     server.answering(lambda received: Say(f"re: {received.question}"))
-    below = "[platforms.loopback]\nfooter = true\n"
+    footer = "[platforms.loopback]\nfooter = true\n"
     async with (
         LoopbackNetwork(EDITING) as network,
-        served(tmp_path, network.platform(), server.url, settings=below),
+        served(tmp_path, network.platform(), server.url, settings=footer),
     ):
         network.say("ann", "hello")
         await network.posted(1)
@@ -32,12 +32,12 @@ async def test_a_line_below_replies_tells_what_they_were_made_with(tmp_path: Pat
     first, second = network.shown("ann")
     assert first.startswith("re: hello\n\n`scripted`")
     assert str(tmp_path.name) in first
-    # It is no part of what was said: the model never sees it.
+    # The footer is not part of the transcript: the model never sees it.
     assert all("`scripted`" not in call.body.decode() for call in server.received)
     assert second.startswith("re: again\n\n`scripted`")
 
 
-async def test_what_a_chat_has_chosen_stays_over_a_restart(tmp_path: Path, server: ModelServer) -> None:
+async def test_display_option_of_a_chat_survives_a_restart(tmp_path: Path, server: ModelServer) -> None:
     server.answering(lambda received: Say(f"re: {received.question}"))
     async with LoopbackNetwork(EDITING) as network:
         program = workplace(tmp_path, server, network, access=OWNED)
@@ -53,7 +53,7 @@ async def test_what_a_chat_has_chosen_stays_over_a_restart(tmp_path: Path, serve
     assert network.shown("ann")[2].startswith("re: two\n\n`")
 
 
-async def test_replies_do_not_grow_where_that_is_not_wanted(tmp_path: Path, server: ModelServer) -> None:
+async def test_replies_are_not_edited_if_streaming_is_off(tmp_path: Path, server: ModelServer) -> None:
     server.answering(lambda received: Say("word " * 40, pause=0.05))
     quiet = '[platforms.loopback]\nstreaming = false\nprogress = "off"\n'
     async with (
@@ -66,30 +66,30 @@ async def test_replies_do_not_grow_where_that_is_not_wanted(tmp_path: Path, serv
     assert network.shown("ann") == [("word " * 40).strip()]
 
 
-async def test_a_message_is_marked_while_it_is_worked_on(tmp_path: Path, server: ModelServer) -> None:
+async def test_message_has_a_reaction_while_its_turn_runs(tmp_path: Path, server: ModelServer) -> None:
     server.answering(lambda received: Say("done"))
     async with (
         LoopbackNetwork(MARKING) as network,
         served(tmp_path, network.platform(), server.url, settings="[platforms.loopback]\nreactions = true\n"),
     ):
-        said = network.say("ann", "hello")
+        message_id = network.say("ann", "hello")
         await network.posted(1)
-        await network.until(lambda: marks(network, said) == ["👀", ""])
+        await network.until(lambda: marks(network, message_id) == ["👀", ""])
 
 
 def marks(network: LoopbackNetwork, message_id: str) -> list[str]:
-    """Return what was put on a message, one in place of the other."""
-    made = [record for record in network.records if record.kind == "reaction"]
-    return [record.text for record in made if record.message_id == message_id]
+    """Return the reactions on a message, each of which replaced the one before."""
+    reactions = [record for record in network.records if record.kind == "reaction"]
+    return [record.text for record in reactions if record.message_id == message_id]
 
 
-async def test_a_thumb_on_a_question_answers_it_and_no_other(tmp_path: Path, server: ModelServer) -> None:
-    asked = Ask("clarify", {"question": "Tea?", "choices": ["Yes", "No"]})
-    server.script(Say(calls=[asked]), Say("So be it."))
+async def test_thumbs_up_of_the_sender_answers_the_question_it_is_on(tmp_path: Path, server: ModelServer) -> None:
+    call = Ask("clarify", {"question": "Tea?", "choices": ["Yes", "No"]})
+    server.script(Say(calls=[call]), Say("So be it."))
     async with LoopbackNetwork(MARKING) as network, served(tmp_path, network.platform(), server.url):
-        said = network.say("ann", "ask me")
+        message_id = network.say("ann", "ask me")
         (question,) = await network.posted(1)
-        network.press("ann", said, reaction="👍")
+        network.press("ann", message_id, reaction="👍")
         network.press("ann", question.message_id, reaction="👍", sender="bob")
         network.press("ann", question.message_id, reaction="👍")
         await network.posted(2)
@@ -97,7 +97,7 @@ async def test_a_thumb_on_a_question_answers_it_and_no_other(tmp_path: Path, ser
     assert "answered: Yes" in server.received[-1].body.decode()
 
 
-async def test_a_restart_from_a_chat_lets_turns_end_and_says_when_it_is_over(
+async def test_restart_from_a_chat_waits_for_turns_and_announces_its_end_once(
     tmp_path: Path, server: ModelServer
 ) -> None:
     server.answering(lambda received: Say("slow " * 10, pause=0.1))
@@ -119,7 +119,7 @@ async def test_a_restart_from_a_chat_lets_turns_end_and_says_when_it_is_over(
     assert [call.question for call in server.received if "title" not in call.body.decode()] == ["think", "and now?"]
 
 
-async def test_settings_that_are_changed_meanwhile_count_at_once(tmp_path: Path, server: ModelServer) -> None:
+async def test_changed_display_setting_takes_effect_without_a_restart(tmp_path: Path, server: ModelServer) -> None:
     server.answering(lambda received: Say(f"re: {received.question}"))
     async with LoopbackNetwork(EDITING) as network:
         program = workplace(tmp_path, server, network)
@@ -135,7 +135,7 @@ async def test_settings_that_are_changed_meanwhile_count_at_once(tmp_path: Path,
                     await network.posted(count + 1)
 
 
-async def test_a_chat_has_words_of_its_own_for_the_agent(tmp_path: Path, server: ModelServer) -> None:
+async def test_prompt_of_a_chat_is_part_of_its_instructions_only(tmp_path: Path, server: ModelServer) -> None:
     server.answering(lambda received: Say(f"re: {received.question}"))
     async with LoopbackNetwork(EDITING) as network:
         program = workplace(

@@ -1,4 +1,4 @@
-"""What is sent to a chat from elsewhere, with real gateways: it arrives once, and the agent there knows of it."""
+"""Cross-posts with real gateways: each is delivered once, and the agent in the target chat knows it."""
 
 import asyncio
 import signal
@@ -24,8 +24,8 @@ GROUP = Address("loopback", "-1001", "group")
 _TARGETS = {"tell bob": "loopback:bob", "tell all": "loopback:-1001"}
 
 
-class Mind:
-    """A model that sends what Ann tells it to send, and lets Bob wait for ``release``."""
+class SendingModel:
+    """A model that sends the messages that Ann requests, and answers Bob after ``release``."""
 
     def __init__(self) -> None:
         self.asked_by_bob = asyncio.Event()
@@ -47,7 +47,7 @@ class Mind:
 
 @pytest.fixture
 async def network() -> AsyncIterator[LoopbackNetwork]:
-    """A network that tells apart what is sent again: a kill right behind the sending leaves nothing in doubt."""
+    """A network that recognises repeated posts, so that a kill right after sending leaves nothing in doubt."""
     async with LoopbackNetwork(structs.replace(CHATTY, idempotent=True)) as network:
         yield network
 
@@ -66,10 +66,10 @@ def program(tmp_path: Path, server: ModelServer, network: LoopbackNetwork) -> Pr
 
 
 @pytest.fixture
-def mind(server: ModelServer) -> Mind:
-    mind = Mind()
-    server.answering(mind.answer)
-    return mind
+def model(server: ModelServer) -> SendingModel:
+    model = SendingModel()
+    server.answering(model.answer)
+    return model
 
 
 def transcript_at(program: Program, key: str) -> list[tuple[str, str]]:
@@ -79,26 +79,26 @@ def transcript_at(program: Program, key: str) -> list[tuple[str, str]]:
     return [(one.message.role, one.message.text) for one in stored]
 
 
-def asked(server: ModelServer, question: str) -> list[tuple[str, Any]]:
-    """Return what the model was shown when it was asked this."""
+def shown_to_model(server: ModelServer, question: str) -> list[tuple[str, Any]]:
+    """Return the messages of the model call for a question."""
     (call,) = [one for one in server.received if one.question == question and "tools" in one.json]
     return [(one["role"], one["content"]) for one in call.json["messages"] if one["role"] != "system"]
 
 
-async def test_a_tool_sends_to_a_chat_in_which_a_turn_runs_and_the_next_turn_knows(
-    program: Program, network: LoopbackNetwork, server: ModelServer, mind: Mind
+async def test_cross_post_during_a_turn_is_known_to_the_next_turn(
+    program: Program, network: LoopbackNetwork, server: ModelServer, model: SendingModel
 ) -> None:
     async with running(program):
         network.say("bob", "take your time", sender="bob")
-        await mind.asked_by_bob.wait()
+        await model.asked_by_bob.wait()
         network.say("ann", "tell bob: dinner at 7")
         await shown(network, "bob", "dinner at 7")
         await shown(network, "ann", "Sent.")
-        mind.release.set()
+        model.release.set()
         await shown(network, "bob", "dinner at 7", "Here I am.")
         network.say("bob", "when was that?", sender="bob")
         await shown(network, "bob", "dinner at 7", "Here I am.", "ok")
-    assert asked(server, "when was that?") == [
+    assert shown_to_model(server, "when was that?") == [
         ("user", "take your time"),
         ("assistant", "Here I am."),
         ("assistant", "dinner at 7"),
@@ -106,17 +106,17 @@ async def test_a_tool_sends_to_a_chat_in_which_a_turn_runs_and_the_next_turn_kno
     ]
 
 
-async def test_killed_between_it_is_recorded_once_and_in_its_place(
-    program: Program, network: LoopbackNetwork, server: ModelServer, mind: Mind
+async def test_cross_post_is_recorded_once_and_in_order_after_a_kill(
+    program: Program, network: LoopbackNetwork, server: ModelServer, model: SendingModel
 ) -> None:
     async with running(program) as process:
         network.say("bob", "take your time", sender="bob")
-        await mind.asked_by_bob.wait()
+        await model.asked_by_bob.wait()
         network.say("ann", "tell bob: dinner at 7")
         await shown(network, "bob", "dinner at 7")
         process.send_signal(signal.SIGKILL)
         await process.wait()
-    mind.release.set()
+    model.release.set()
     async with running(program):
         await shown(network, "bob", "dinner at 7", "Here I am.")
         await shown(network, "ann", "Sent.")
@@ -131,8 +131,8 @@ async def test_killed_between_it_is_recorded_once_and_in_its_place(
     ]
 
 
-async def test_killed_at_any_moment_each_message_is_sent_and_recorded_once(
-    program: Program, network: LoopbackNetwork, server: ModelServer, mind: Mind
+async def test_cross_posts_are_sent_and_recorded_once_whenever_the_gateway_is_killed(
+    program: Program, network: LoopbackNetwork, server: ModelServer, model: SendingModel
 ) -> None:
     async with running(program):
         network.say("bob", "hello", sender="bob")
@@ -153,7 +153,7 @@ async def test_killed_at_any_moment_each_message_is_sent_and_recorded_once(
     assert recorded[2:] == [("assistant", f"message {number}") for number in range(len(moments))]
 
 
-async def test_a_script_sends_to_a_group_and_who_speaks_there_for_the_first_time_is_understood(
+async def test_message_of_a_script_to_a_group_is_known_to_the_first_turn_there(
     program: Program, network: LoopbackNetwork, server: ModelServer
 ) -> None:
     async with running(program):
@@ -162,27 +162,27 @@ async def test_a_script_sends_to_a_group_and_who_speaks_there_for_the_first_time
         assert network.shown("-1001") == ["we meet at noon"]
         network.say(GROUP, "when?", sender="bob")
         await shown(network, "-1001", "we meet at noon", "ok")
-    assert asked(server, "when?") == [("assistant", "we meet at noon"), ("user", "when?")]
+    assert shown_to_model(server, "when?") == [("assistant", "we meet at noon"), ("user", "when?")]
 
 
-async def test_the_owner_is_asked_before_others_are_written_to(
-    program: Program, network: LoopbackNetwork, server: ModelServer, mind: Mind
+async def test_cross_post_to_a_group_needs_the_approval_of_the_owner(
+    program: Program, network: LoopbackNetwork, server: ModelServer, model: SendingModel
 ) -> None:
     async with running(program):
         for choice, result in ((-1, "Not allowed: "), (0, "Sent.")):
             before = len(network.posts)
             network.say("ann", "tell all: dinner at 7")
-            asked = (await network.posted(before + 1))[-1]
-            assert "tell all" not in asked.text
-            assert "loopback:-1001: dinner at 7" in asked.text
+            question = (await network.posted(before + 1))[-1]
+            assert "tell all" not in question.text
+            assert "loopback:-1001: dinner at 7" in question.text
             assert network.shown("-1001") == []
-            network.press("ann", asked.message_id, asked.buttons[choice].value)
+            network.press("ann", question.message_id, question.buttons[choice].value)
             await network.until(lambda result=result: network.shown("ann")[-1].startswith(result))  # type: ignore[misc]
         await shown(network, "-1001", "dinner at 7")
 
 
-async def test_nobody_but_the_owner_makes_the_agent_write_to_others(
-    program: Program, network: LoopbackNetwork, server: ModelServer, mind: Mind
+async def test_guest_cannot_make_the_agent_send_cross_posts(
+    program: Program, network: LoopbackNetwork, server: ModelServer, model: SendingModel
 ) -> None:
     async with running(program):
         network.say("bob", "tell bob: hi", sender="bob")

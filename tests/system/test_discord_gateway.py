@@ -29,19 +29,19 @@ def program(tmp_path: Path, server: ModelServer, discord: DiscordServer) -> Prog
     )
 
 
-async def _listening(discord: DiscordServer, times: int = 1) -> None:
-    """Wait until the gateway has logged in so often."""
+async def _until_logged_in(discord: DiscordServer, times: int = 1) -> None:
+    """Wait until the gateway has logged in this many times."""
     await discord.world.until(lambda: len(discord.gateway.logins) >= times)
 
 
-async def test_a_message_and_a_command_are_answered_where_they_were_given(
+async def test_message_and_command_are_answered_in_their_chat(
     program: Program, server: ModelServer, discord: DiscordServer
 ) -> None:
     ann = discord.user("Ann")
     room, channel = discord.private(ann), discord.channel("general")
     server.answering(lambda received: Say(f"re: {received.question}"))
     async with running(program):
-        await _listening(discord)
+        await _until_logged_in(discord)
         await room.says(ann, "hello")
         await room.wait_for(lambda post: post.text == "re: hello")
         asked = await channel.uses(ann, "whoami")
@@ -54,12 +54,12 @@ async def test_a_message_and_a_command_are_answered_where_they_were_given(
     assert not any("among us" in post.text for post in channel.answers)
 
 
-async def test_an_approval_is_a_button(program: Program, server: ModelServer, discord: DiscordServer) -> None:
+async def test_approval_is_asked_with_a_button(program: Program, server: ModelServer, discord: DiscordServer) -> None:
     ann = discord.user("Ann")
     room = discord.private(ann)
     server.script(Say(calls=[Ask("terminal", {"command": "echo true | sh && touch done"})]), Say("It is done."))
     async with running(program):
-        await _listening(discord)
+        await _until_logged_in(discord)
         await room.says(ann, "clean up")
         question = await room.wait_for(lambda post: bool(post.labels))
         pressed = await room.presses(ann, question, question.labels[0])
@@ -74,32 +74,32 @@ async def test_a_message_repeated_after_a_reconnect_is_answered_once(
     room = discord.private(ann)
     server.answering(lambda received: Say(f"re: {received.question}"))
     async with running(program) as process:
-        await _listening(discord)
-        said = await room.says(ann, "hello")
+        await _until_logged_in(discord)
+        message = await room.says(ann, "hello")
         await room.wait_for(lambda post: post.text == "re: hello")
         discord.gateway.drop()
-        await _listening(discord, 2)
-        await room.redelivers(said)
+        await _until_logged_in(discord, 2)
+        await room.redelivers(message)
         process.kill()
         await process.wait()
     await room.says(ann, "are you back?")
     async with running(program):
         await room.wait_for(lambda post: post.text == "re: are you back?")
-        await room.redelivers(said)
+        await room.redelivers(message)
         await room.says(ann, "the last")
         await room.wait_for(lambda post: post.text == "re: the last")
     assert [post.text for post in room.answers] == ["re: hello", "re: are you back?", "re: the last"]
     assert discord.gateway.logins == ["identify", "resume", "resume"]
 
 
-async def test_a_conversation_moves_into_a_thread_and_continues_there(
+async def test_session_moves_into_a_thread_and_continues_there(
     program: Program, server: ModelServer, discord: DiscordServer
 ) -> None:
     ann = discord.user("Ann")
     room, channel = discord.private(ann), discord.channel("general")
     server.answering(lambda received: Say(f"re: {received.question}"))
     async with running(program):
-        await _listening(discord)
+        await _until_logged_in(discord)
         await channel.says(ann, "good morning", mention=True)  # from now on the channel is known by its name
         await channel.wait_for(lambda post: post.text == "re: good morning")
         await room.says(ann, "the code word is heron")

@@ -15,7 +15,7 @@ from tests.app.program_with_model import scripted_program
 from tests.platforms.email.far_side import compose, new_address
 from tests.system.handoff_fixture import GREETING, answer
 from tests.system.test_gateway_process import running
-from tests.system.test_handoff_networks import handed_over
+from tests.system.test_handoff_networks import hand_off
 
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.sessions import SessionFilter
@@ -110,7 +110,9 @@ def clean_up(received: Received) -> Say:
     return Say("The code word is heron.")
 
 
-async def test_conversation_by_mail(program: Program, server: ModelServer, ann: Correspondent) -> None:
+async def test_mails_of_a_thread_share_a_session_and_approve_commands(
+    program: Program, server: ModelServer, ann: Correspondent
+) -> None:
     server.answering(clean_up)
     async with running(program):
         await connected(program)
@@ -128,23 +130,23 @@ async def test_conversation_by_mail(program: Program, server: ModelServer, ann: 
     assert len(await ann.received()) == 3  # two answers and a question, nothing about the tools
 
 
-async def test_handoff_begins_a_new_thread(program: Program, server: ModelServer, ann: Correspondent) -> None:
+async def test_handoff_starts_a_new_mail_thread(program: Program, server: ModelServer, ann: Correspondent) -> None:
     server.answering(answer)
     async with running(program):
         await connected(program)
         await ann.writes("/sethome")
         await ann.gets("my home chat")
-        place = await handed_over(program, "email")
+        address = await hand_off(program, "email")
         subject, greeting = await ann.gets(GREETING)
         await ann.writes("and now?", f"Re: {subject}", In_Reply_To=greeting)
         await ann.gets("re: and now?")
-    assert place.chat_id == ann.address
-    assert place.thread_id in greeting
+    assert address.chat_id == ann.address
+    assert address.thread_id in greeting
     assert subject == "The boat"
     assert "Build a boat." in server.received[-1].body.decode()
 
 
-async def test_stranger_gets_a_code_and_forger_nothing(
+async def test_stranger_gets_a_pairing_code_and_forged_mail_is_ignored(
     program: Program, server: ModelServer, ann: Correspondent, mail_server: MailServer
 ) -> None:
     server.answering(lambda received: Say(f"re: {received.question}"))
@@ -185,18 +187,18 @@ async def test_killed_gateway_loses_no_mail_and_answers_none_twice(
                 process.send_signal(signal.SIGKILL)
                 await process.wait()
     async with running(program):
-        wanted = {f"re: question {number}" for number in range(count)}
+        expected = {f"re: question {number}" for number in range(count)}
 
         async def answered() -> bool:
-            return wanted <= {text for text, _, _ in await ann.received()}
+            return expected <= {text for text, _, _ in await ann.received()}
 
         await until(answered)
     mails = await ann.received()
-    ids = {text: {number for one, _, number in mails if one == text} for text in wanted}
-    assert {text: len(numbers) for text, numbers in ids.items()} == dict.fromkeys(wanted, 1)
+    ids = {text: {number for one, _, number in mails if one == text} for text in expected}
+    assert {text: len(numbers) for text, numbers in ids.items()} == dict.fromkeys(expected, 1)
     repeated = sum(total - 1 for total in Counter(number for _, _, number in mails).values())
     assert repeated <= kills * len(roots)  # at most the ones that were being sent and not stored as sent yet
-    assert await transcript_answers(program) == dict.fromkeys(wanted, 1)
+    assert await transcript_answers(program) == dict.fromkeys(expected, 1)
 
 
 def reached(server: ModelServer, goal: int, writing: "asyncio.Task[None]") -> bool:

@@ -1,6 +1,6 @@
-"""The end of a turn under random load: nothing that arrives around it is lost or answered twice.
+"""The end of a turn under random load: no message that arrives around it is lost or answered twice.
 
-`tests/runtime/test_end_of_turn.py` goes through its points one by one; this finds what nobody has thought of.
+`tests/runtime/test_end_of_turn.py` tests each point of it; this test finds the cases that are not listed there.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ class Talk:
     has_follow_up: ClassVar = False
 
     def __init__(self, network: LoopbackNetwork, each: int, chance: random.Random) -> None:
-        self.asked: list[str] = []
+        self.questions: list[str] = []
         self.network = network
         self.each = each
         self._chance = chance
@@ -43,12 +43,12 @@ class Talk:
         self._chats = [f"c{number}" for number in range(CHATS)]
 
     @property
-    def wanted(self) -> list[str]:
+    def expected(self) -> list[str]:
         return [f"{chat} m{number}" for chat in self._chats for number in range(self.each)]
 
     @property
     def last(self) -> set[str]:
-        """The answers that are waited for."""
+        """The last answer of each chat."""
         return {f"re: {chat} m{self.each - 1}" for chat in self._chats}
 
     def begin(self) -> None:
@@ -58,7 +58,7 @@ class Talk:
     def answer(self, received: Received) -> Say:
         """Answer in two pieces; the next message is written around the end of the turn, every other one right at it."""
         question = received.question
-        self.asked.append(question)
+        self.questions.append(question)
         chat, number = question.split(" m")
         self._called[chat] = perf_counter()
         following = int(number) + 1
@@ -70,7 +70,7 @@ class Talk:
         return Say(f"re: {question}", chunks=2, pause=ANSWERING)
 
     def turn_ended(self, tx: Transaction, ending: TurnResult) -> None:
-        """Learn how long a turn takes after its model call, and write what is to be written right now."""
+        """Learn how long a turn takes after its model call, and write the message that is due right now."""
         assert ending.route is not None
         chat = ending.route.address.chat_id
         self._took += 0.1 * (perf_counter() - self._called[chat] - self._took)
@@ -92,20 +92,20 @@ def each(request: pytest.FixtureRequest) -> int:
 
 
 @pytest.mark.parametrize("busy", ["queue", "steer", "interrupt"])
-async def test_what_arrives_around_the_end_of_a_turn_is_neither_lost_nor_doubled(
+async def test_message_around_the_end_of_a_turn_is_neither_lost_nor_answered_twice(
     tmp_path: Path, each: int, busy: str
 ) -> None:
     async with ModelServer() as server, LoopbackNetwork(NETWORK) as network:
         talk = Talk(network, each, random.Random(5))
-        await talked(tmp_path, server, talk, busy)
-        assert Counter(talk.asked) == Counter(talk.wanted)
+        await run_until_answered(tmp_path, server, talk, busy)
+        assert Counter(talk.questions) == Counter(talk.expected)
         if busy == "queue":
             shown = [text for chat in range(CHATS) for text in network.shown(f"c{chat}")]
-            assert Counter(shown) == Counter(f"re: {question}" for question in talk.wanted)
+            assert Counter(shown) == Counter(f"re: {question}" for question in talk.expected)
 
 
-async def talked(home: Path, server: ModelServer, talk: Talk, busy: str) -> None:
-    """Let people talk until the last message of each chat is answered."""
+async def run_until_answered(home: Path, server: ModelServer, talk: Talk, busy: str) -> None:
+    """Run the gateway until the last message of each chat is answered."""
     server.answering(talk.answer)
     settings = f'[gateway]\nbusy = "{busy}"\n'
     async with served(home, talk.network.platform(), server.url, settings=settings, follower=talk):

@@ -22,8 +22,8 @@ LONG = "a long story " * 300
 SMALL = "[models.scripted]\ncontext_limit = 3000\n"
 
 
-class Beside:
-    """Side jobs of one kind, none of which ends before it may."""
+class BlockedFollowUps:
+    """Follow-ups of one kind, whose model calls are answered only after ``may_end``."""
 
     def __init__(self, server: ModelServer, is_one: Callable[[str], bool]) -> None:
         self._is_one = is_one
@@ -59,33 +59,37 @@ def is_summary(body: str) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("said", "is_one"),
+    ("messages", "is_one"),
     [(("hello",), is_title), (("/goal sail round the world",), is_judge), (("a story", "another story"), is_summary)],
     ids=["title", "judge", "compaction"],
 )
-async def test_a_slow_side_job_holds_up_nothing(
-    tmp_path: Path, server: ModelServer, network: LoopbackNetwork, said: tuple[str, ...], is_one: Callable[[str], bool]
+async def test_slow_follow_up_delays_no_reply_no_other_chat_and_no_health_check(
+    tmp_path: Path,
+    server: ModelServer,
+    network: LoopbackNetwork,
+    messages: tuple[str, ...],
+    is_one: Callable[[str], bool],
 ) -> None:
-    beside = Beside(server, is_one)
+    follow_ups = BlockedFollowUps(server, is_one)
     program = workplace(tmp_path, server, network, access='owners = ["loopback:ann", "loopback:bob"]', more=SMALL)
     async with worker(program):
-        for text in said:
+        for text in messages:
             count = len(network.posts)
             network.say("ann", text)
             await network.posted(count + 1)
         async with asyncio.timeout(LIMIT):
-            await beside.begun.wait()
+            await follow_ups.begun.wait()
         network.say("ann", "are you there?")
         await network.until(lambda: "re: are you there?" in network.shown("ann"))
         network.say("bob", "and you?", sender="bob")
         await network.until(lambda: "re: and you?" in network.shown("bob"))
         assert await asyncio.to_thread(health, program) == 200
-        assert not beside.may_end.is_set()
-        beside.may_end.set()
+        assert not follow_ups.may_end.is_set()
+        follow_ups.may_end.set()
 
 
 def health(program: Program) -> int:
-    """Ask the gateway whether it is well."""
+    """Return the HTTP status of the gateway's health check."""
     database = open_sqlite(program.home / "profiles" / "default" / "talaria.db")
     try:
         (one,) = database.read(read_workers)

@@ -45,7 +45,7 @@ async def by_edit(here: Club, text: str) -> None:
     await here.gateway.dispatcher.receive(_incoming(text, edited=True))
 
 
-async def from_elsewhere(here: Club, text: str) -> None:
+async def from_another_process(here: Club, text: str) -> None:
     """Steer from another process, as `/steer` does in a chat whose turn another worker runs."""
     message = Message(role="user", parts=(Text(text),), at=datetime.now(UTC))
     sender = chat_sender("loopback", GUEST)
@@ -54,20 +54,20 @@ async def from_elsewhere(here: Club, text: str) -> None:
     )
 
 
-async def by_nobody(here: Club, text: str) -> None:
+async def by_unnamed_sender(here: Club, text: str) -> None:
     """Steer as a sender whom the network does not name."""
     await here.gateway.dispatcher.receive(_incoming(text, sender=""))
 
 
 async def by_api_key(here: Club, text: str) -> None:
-    """Arrive as the request of an API key does, even if it were to steer."""
+    """Add a steering message of an API key to the inbox."""
     message = Message(role="user", parts=(Text(text),), at=datetime.now(UTC))
-    came = make_arrival(here.session_id, "api", new_id(), message, kind=STEERING, sender=api_sender("phone"))
-    await here.gateway.application.store.write(lambda tx: tx.inbox.add(came))
+    arrival = make_arrival(here.session_id, "api", new_id(), message, kind=STEERING, sender=api_sender("phone"))
+    await here.gateway.application.store.write(lambda tx: tx.inbox.add(arrival))
 
 
 async def by_goal(here: Club, text: str) -> None:
-    """Set a goal, which is refused while a turn runs, and say it again after that."""
+    """Set a goal, which is refused while a turn runs, and then queue the same text."""
     here.say(GUEST, f"/goal {text}")
     here.say(GUEST, f"/queue {text}")
 
@@ -91,8 +91,8 @@ WAYS: tuple[Enter, ...] = (
     by_attachment,
     by_reply,
     by_edit,
-    from_elsewhere,
-    by_nobody,
+    from_another_process,
+    by_unnamed_sender,
     by_api_key,
     by_goal,
 )
@@ -163,11 +163,11 @@ async def test_the_terminal_does_not_join_the_turn_of_a_guest(tmp_path: Path) ->
         assert not here.share_a_turn("HOLD", "RUN attached")
 
 
-async def test_a_message_of_the_handoff_has_no_rights_of_its_own(tmp_path: Path) -> None:
+async def test_handoff_message_has_no_owner_rights(tmp_path: Path) -> None:
     async with club(tmp_path) as here:
         message = Message(role="user", parts=(Text("RUN handoff"),), at=datetime.now(UTC), author="talaria")
-        came = make_arrival(here.session_id, "handoff", new_id(), message)
-        await here.gateway.application.store.write(lambda tx: tx.inbox.add(came))
+        arrival = make_arrival(here.session_id, "handoff", new_id(), message)
+        await here.gateway.application.store.write(lambda tx: tx.inbox.add(arrival))
         here.say(GUEST, "next")
         await here.answered("RUN handoff", "next")
         assert not here.ran("handoff")
@@ -215,7 +215,7 @@ async def test_only_the_person_who_set_a_goal_adds_criteria_to_it(tmp_path: Path
         assert not here.ran("criterion")
 
 
-async def test_a_guest_does_not_answer_for_the_owner(tmp_path: Path) -> None:
+async def test_guest_cannot_answer_an_approval_of_the_owner(tmp_path: Path) -> None:
     async with club(tmp_path, mode="allow-list") as here:
         here.say(BOSS, "RUN asked")
         await here.network.until(lambda: any(one.buttons for one in here.network.posts))
@@ -232,7 +232,7 @@ async def test_a_guest_does_not_answer_for_the_owner(tmp_path: Path) -> None:
         assert here.ran("asked")
 
 
-async def test_a_retried_message_has_no_rights_in_a_chat(tmp_path: Path) -> None:
+async def test_retried_message_has_the_rights_of_its_sender(tmp_path: Path) -> None:
     async with club(tmp_path) as here:
         here.say(GUEST, "RUN foreign")
         await here.answered("RUN foreign")

@@ -1,4 +1,4 @@
-"""`talaria attach` and turns in a group: what the owner types there, and what guests wrote before."""
+"""`talaria attach` and turns in a group: text that the owner types there, and earlier text of guests."""
 
 import re
 from contextlib import AbstractAsyncContextManager
@@ -41,7 +41,7 @@ async def test_the_terminal_steers_turns_of_the_owner_only(tmp_path: Path, runni
 
 
 @pytest.mark.parametrize("running", [BOSS, GUEST])
-async def test_what_a_guest_wrote_before_the_owner_takes_it_has_the_rights_of_a_guest(
+async def test_pending_text_of_a_guest_has_guest_rights_after_the_owner_takes_over(
     tmp_path: Path, running: str
 ) -> None:
     async with club_process(tmp_path) as here, here.running():

@@ -1,4 +1,4 @@
-"""`talaria gateway` as a process of its own, with a chat network and a scripted model behind sockets."""
+"""`talaria gateway` as a separate process, with a chat network and a scripted model behind sockets."""
 
 import asyncio
 import signal
@@ -35,8 +35,8 @@ def program(tmp_path: Path, server: ModelServer, network: LoopbackNetwork) -> Pr
 
 
 @asynccontextmanager
-async def running(program: Program, *words: str) -> AsyncIterator[WarmProcess]:
-    process = await warm_program.start("gateway", "run", *words, env=program.environment())
+async def running(program: Program, *arguments: str) -> AsyncIterator[WarmProcess]:
+    process = await warm_program.start("gateway", "run", *arguments, env=program.environment())
     try:
         yield process
     finally:
@@ -47,16 +47,14 @@ async def running(program: Program, *words: str) -> AsyncIterator[WarmProcess]:
 
 
 async def shown(network: LoopbackNetwork, chat: str, *texts: str) -> None:
-    """Wait until people see these texts in a chat, in this order and nothing else."""
+    """Wait until a chat shows exactly these texts, in this order."""
     try:
         await until(lambda: network.shown(chat) == list(texts))
     except TimeoutError:
         assert network.shown(chat) == list(texts)
 
 
-async def test_a_message_is_answered_where_it_was_written(
-    program: Program, network: LoopbackNetwork, server: ModelServer
-) -> None:
+async def test_message_is_answered_in_its_chat(program: Program, network: LoopbackNetwork, server: ModelServer) -> None:
     server.script(Say("Hello Ann."))
     async with running(program) as process:
         network.say("ann", "hello")
@@ -65,7 +63,7 @@ async def test_a_message_is_answered_where_it_was_written(
         assert await process.wait() == 0
 
 
-async def test_a_message_that_comes_three_times_is_answered_once(
+async def test_message_delivered_three_times_is_answered_once(
     program: Program, network: LoopbackNetwork, server: ModelServer
 ) -> None:
     async with running(program):
@@ -74,7 +72,7 @@ async def test_a_message_that_comes_three_times_is_answered_once(
         await shown(network, "ann", "ok", "ok")
 
 
-async def test_a_long_reply_is_seen_to_grow_and_ends_as_the_exact_text(
+async def test_long_reply_is_streamed_in_one_post_and_ends_as_the_exact_text(
     program: Program, network: LoopbackNetwork, server: ModelServer
 ) -> None:
     text = " ".join(f"word{number}" for number in range(60))
@@ -88,7 +86,7 @@ async def test_a_long_reply_is_seen_to_grow_and_ends_as_the_exact_text(
     assert "typing" in kinds
 
 
-async def test_strangers_get_a_code_and_are_answered_once_approved(
+async def test_stranger_gets_a_pairing_code_and_is_answered_after_approval(
     program: Program, network: LoopbackNetwork, server: ModelServer
 ) -> None:
     async with running(program):
@@ -113,7 +111,7 @@ async def test_commands_work_in_chats(program: Program, network: LoopbackNetwork
         await shown(network, "bob", "Only the owner of this agent can use `/config`.")
 
 
-async def test_killed_in_the_middle_of_a_turn_it_continues(
+async def test_turn_of_a_killed_gateway_is_resumed(
     program: Program, network: LoopbackNetwork, server: ModelServer
 ) -> None:
     server.script(Say(calls=[Ask("list_files", {})]), Say("slow " * 100, pause=0.1))
@@ -127,17 +125,17 @@ async def test_killed_in_the_middle_of_a_turn_it_continues(
         await shown(network, "ann", "All done.")
 
 
-async def test_an_approval_is_asked_for_with_buttons_and_only_the_asker_may_press(
+async def test_approval_is_asked_with_buttons_that_work_only_for_the_sender(
     program: Program, network: LoopbackNetwork, server: ModelServer
 ) -> None:
     server.script(Say(calls=[Ask("terminal", {"command": "echo true | sh && touch done"})]), Say("It is done."))
     async with running(program):
         network.say("ann", "clean up")
         await until(lambda: network.posts)
-        asked = network.posts[0]
-        assert asked.buttons[0].label == "Yes, this once"
-        network.press("ann", asked.message_id, asked.buttons[0].value, sender="bob")
-        network.press("ann", asked.message_id, asked.buttons[0].value, sender="ann")
+        question = network.posts[0]
+        assert question.buttons[0].label == "Yes, this once"
+        network.press("ann", question.message_id, question.buttons[0].value, sender="bob")
+        network.press("ann", question.message_id, question.buttons[0].value, sender="ann")
         await until(lambda: "It is done." in network.shown("ann"))
 
 

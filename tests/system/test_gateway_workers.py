@@ -1,4 +1,4 @@
-"""Several gateway workers on one PostgreSQL: another worker resumes what one leaves, and nothing happens twice."""
+"""Several gateway workers on one PostgreSQL: turns of a lost worker are resumed, and nothing happens twice."""
 
 import asyncio
 import signal
@@ -32,7 +32,7 @@ SLACK = 2.0
 
 @pytest.fixture
 def postgres() -> Iterator[PostgresServer]:
-    """A server that nobody else uses."""
+    """A server for one test."""
     if find_postgres() is None:
         pytest.skip(MISSING)
     with PostgresServer() as server:
@@ -59,7 +59,7 @@ def replies(network: LoopbackNetwork) -> list[str]:
     return [post.text for post in network.posts if post.text != STORE_UNREACHABLE]
 
 
-async def test_workers_that_hear_the_same_begin_one_conversation_for_a_place(
+async def test_workers_that_receive_the_same_messages_start_one_session_per_chat(
     tmp_path: Path, postgres_place: Place
 ) -> None:
     chats = [f"c{number}" for number in range(40)]
@@ -81,7 +81,7 @@ async def test_workers_that_hear_the_same_begin_one_conversation_for_a_place(
     assert sorted(replies(network)) == sorted(f"re: {chat} m0" for chat in chats)
 
 
-async def test_a_turn_is_taken_over_from_a_worker_that_is_held_up(tmp_path: Path, postgres: PostgresServer) -> None:
+async def test_turn_of_a_suspended_worker_is_taken_over(tmp_path: Path, postgres: PostgresServer) -> None:
     async with ModelServer() as server, LoopbackNetwork() as network:
         program = workplace(tmp_path, server, network, postgres.url)
         server.script(Say("slow " * 100, pause=0.1))
@@ -103,9 +103,9 @@ async def test_a_turn_is_taken_over_from_a_worker_that_is_held_up(tmp_path: Path
         assert [text for text in network.shown("ann") if text != STORE_UNREACHABLE] == ["All done."]
 
 
-async def test_a_worker_that_looks_for_work_holds_up_no_other_lane(postgres_place: Place) -> None:
+async def test_claiming_a_session_does_not_block_claims_of_other_sessions(postgres_place: Place) -> None:
     mine, theirs = (postgres_place.open_store(SystemClock(), worker) for worker in ("worker-1", "worker-2"))
-    moment, looked, done = timedelta(seconds=LEASE), threading.Event(), threading.Event()
+    moment, claimed, done = timedelta(seconds=LEASE), threading.Event(), threading.Event()
 
     def fill(tx: Transaction) -> list[SessionId]:
         sessions = [tx.sessions.create(NewSession(source="loopback")).id for _ in range(2)]
@@ -113,22 +113,22 @@ async def test_a_worker_that_looks_for_work_holds_up_no_other_lane(postgres_plac
             tx.inbox.add(Arrival(session_id=session_id, source="loopback", external_id=session_id, payload="{}"))
         return sessions
 
-    def look(tx: Transaction) -> bool:
+    def claim_any(tx: Transaction) -> bool:
         assert lane(tx, moment) is not None
-        looked.set()
+        claimed.set()
         return done.wait(SLACK)
 
-    def take(tx: Transaction) -> int:
+    def claim_second(tx: Transaction) -> int:
         claim = lane(tx, moment, second)
         assert claim is not None
         return len(tx.inbox.take(claim, new_turn_id()))
 
     _, second = await mine.write(fill)
     async with asyncio.TaskGroup() as group:
-        looking = group.create_task(theirs.write(look))
-        await asyncio.to_thread(looked.wait)
-        assert await mine.write(take) == 1
+        claiming = group.create_task(theirs.write(claim_any))
+        await asyncio.to_thread(claimed.wait)
+        assert await mine.write(claim_second) == 1
         done.set()
-    assert looking.result()
+    assert claiming.result()
     await mine.close()
     await theirs.close()

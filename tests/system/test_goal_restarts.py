@@ -39,12 +39,12 @@ class Model:
         server.answering(self._answer)
 
     async def _answer(self, received: Received) -> Answer:
-        asked = received.body.decode()
-        if "You judge whether an agent" in asked:
+        body = received.body.decode()
+        if "You judge whether an agent" in body:
             self.judging.set()
             await self.gate.wait()
             return Say(DONE if "step 2" in received.question else self.first_verdict)
-        if "a title of at most six words" in asked:
+        if "a title of at most six words" in body:
             return Say("Steps")
         if self.fails:
             return Fail(400)
@@ -70,11 +70,11 @@ async def move_wait(here: Scene, session_id: SessionId, until: datetime) -> None
     """Let the wait of a goal end at another time."""
 
     def change(tx: Transaction) -> None:
-        kept = read_goal(tx, session_id)
-        assert kept.state is not None
-        assert kept.state.parked is not None
-        parked = structs.replace(kept.state.parked, until=until)
-        write_goal(tx, session_id, kept, structs.replace(kept.state, parked=parked))
+        stored = read_goal(tx, session_id)
+        assert stored.state is not None
+        assert stored.state.parked is not None
+        parked = structs.replace(stored.state.parked, until=until)
+        write_goal(tx, session_id, stored, structs.replace(stored.state, parked=parked))
 
     await here.terminal.write(change)
 
@@ -157,7 +157,7 @@ async def test_goal_resumes_after_an_orderly_stop(tmp_path: Path, server: ModelS
             await reached_once(here, session_id)
 
 
-async def test_another_worker_resumes_the_goals_of_one_that_died(
+async def test_another_worker_resumes_the_goals_of_a_dead_worker(
     tmp_path: Path, server: ModelServer, postgres_place: Place
 ) -> None:
     async with scene(tmp_path, server, postgres_place) as here:

@@ -10,7 +10,7 @@ from talaria.testing.loopback_platform import LoopbackNetwork
 from talaria.testing.model_server import ModelServer, Received, Say
 
 
-async def test_the_verdict_is_posted_after_each_step(tmp_path: Path) -> None:
+async def test_verdict_of_the_judge_is_posted_after_each_step(tmp_path: Path) -> None:
     steps = deque(["Step one.", "Step two."])
     verdicts = deque(
         [
@@ -20,22 +20,22 @@ async def test_the_verdict_is_posted_after_each_step(tmp_path: Path) -> None:
     )
 
     def answer(received: Received) -> Say:
-        asked = received.body.decode()
-        if "You judge whether an agent" in asked:
+        body = received.body.decode()
+        if "You judge whether an agent" in body:
             return Say(verdicts.popleft())
-        return Say("Steps" if "a title of at most six words" in asked else steps.popleft())
+        return Say("Steps" if "a title of at most six words" in body else steps.popleft())
 
     async with ModelServer() as server, LoopbackNetwork(PlatformCapabilities(text_limit=4096)) as network:
         server.answering(answer)
         async with served(tmp_path, network.platform(), server.url):
             network.say("ann", "/goal take two steps")
             await network.until(lambda: any("both steps are there" in text for text in network.shown("ann")))
-    told = [text for text in network.shown("ann") if "tep" in text or "missing" in text]
-    order = [told.index("Step one."), _place(told, "half of it is missing"), told.index("Step two.")]
+    texts = [text for text in network.shown("ann") if "tep" in text or "missing" in text]
+    order = [texts.index("Step one."), _index_of(texts, "half of it is missing"), texts.index("Step two.")]
     assert order == sorted(order)
-    assert "both steps are there" in told[-1]
+    assert "both steps are there" in texts[-1]
 
 
-def _place(told: list[str], words: str) -> int:
-    (place,) = [place for place, text in enumerate(told) if words in text]
-    return place
+def _index_of(texts: list[str], part: str) -> int:
+    (index,) = [index for index, text in enumerate(texts) if part in text]
+    return index

@@ -11,7 +11,7 @@ import pytest
 from tests.app.warm_program import WarmProcess
 from tests.storage.engines import Place
 from tests.system.gateway_workers import worker
-from tests.system.handoff_fixture import GREETING, Scene, begun, scene
+from tests.system.handoff_fixture import GREETING, Scene, scene, start_session
 
 from talaria.core.addresses import Address
 from talaria.core.ids import SessionId
@@ -26,22 +26,22 @@ HELD = 1.0
 
 @dataclass(frozen=True)
 class Moment:
-    """One run of a gateway up to the moment of its death."""
+    """One run of a gateway until it is killed."""
 
     scene: Scene
     server: ModelServer
     process: WarmProcess
     session_id: SessionId
 
-    async def held_at(self, proposed_action: Operation, seconds: float = FOR_EVER) -> None:
-        """Ask for the move, and come back when the network holds the gateway up with this."""
+    async def delayed_at(self, proposed_action: Operation, seconds: float = FOR_EVER) -> None:
+        """Request the handoff, and return when the network delays this operation of the gateway."""
         self.scene.network.disrupt(Fault(proposed_action, "delay", seconds=seconds))
         await self.request()
         await self.scene.network.until(lambda: not self.scene.network.faults)
 
-    async def unheard(self, proposed_action: Operation, kind: str) -> None:
-        """The same, but the network does it, and the gateway does not hear of that."""
-        await self.held_at(proposed_action, HELD)
+    async def unconfirmed(self, proposed_action: Operation, kind: str) -> None:
+        """Let the network carry the operation out without a response to the gateway."""
+        await self.delayed_at(proposed_action, HELD)
         self.process.send_signal(signal.SIGSTOP)
         records = self.scene.network.records
         await self.scene.network.until(lambda: any(one.kind == kind for one in records))
@@ -51,23 +51,23 @@ class Moment:
 
 
 async def home_known(moment: Moment) -> None:
-    await moment.held_at("thread")
+    await moment.delayed_at("thread")
     assert moment.scene.threads == []
 
 
-async def thread_made_unheard(moment: Moment) -> None:
-    await moment.unheard("thread", "thread")
+async def thread_made_unconfirmed(moment: Moment) -> None:
+    await moment.unconfirmed("thread", "thread")
 
 
 async def thread_made(moment: Moment) -> None:
-    await moment.held_at("typing")
+    await moment.delayed_at("typing")
     assert len(moment.scene.threads) == 1
 
 
 async def bound(moment: Moment) -> None:
-    """Somebody else has the lane of the conversation, so that its turn cannot begin."""
-    lane, terminal = f"session:{moment.session_id}", moment.scene.terminal
-    lease = await terminal.write(lambda tx: tx.leases.acquire(lane, timedelta(hours=1)))
+    """Another worker has the lease of the session, so that its turn cannot start."""
+    lease_name, terminal = f"session:{moment.session_id}", moment.scene.terminal
+    lease = await terminal.write(lambda tx: tx.leases.acquire(lease_name, timedelta(hours=1)))
     assert lease is not None
     await moment.request()
     assert (await terminal.until_over(moment.session_id))["state"] == "completed"
@@ -77,34 +77,34 @@ async def bound(moment: Moment) -> None:
     await terminal.write(lambda tx: tx.leases.release(lease))
 
 
-async def model_asked(moment: Moment) -> None:
+async def model_called(moment: Moment) -> None:
     moment.server.script(Silence(after=0))
     await moment.request()
     async with asyncio.timeout(60):
         await moment.server.arrived(1)
 
 
-async def reply_on_its_way(moment: Moment) -> None:
-    await moment.held_at("post")
+async def reply_being_posted(moment: Moment) -> None:
+    await moment.delayed_at("post")
 
 
-async def reply_posted_unheard(moment: Moment) -> None:
-    await moment.unheard("post", "post")
+async def reply_posted_unconfirmed(moment: Moment) -> None:
+    await moment.unconfirmed("post", "post")
 
 
 STEPS = [
-    home_known, thread_made_unheard, thread_made, bound, model_asked, reply_on_its_way, reply_posted_unheard,
+    home_known, thread_made_unconfirmed, thread_made, bound, model_called, reply_being_posted, reply_posted_unconfirmed,
 ]  # fmt: skip
 
 
 @pytest.mark.one_engine
 @pytest.mark.parametrize("step", STEPS, ids=lambda step: step.__name__)
-async def test_killed_at_any_step_it_ends_in_one_place_with_one_reply(
+async def test_handoff_killed_at_any_step_ends_in_one_chat_with_one_reply(
     tmp_path: Path, server: ModelServer, engine: Place, step: Callable[[Moment], Awaitable[None]]
 ) -> None:
     async with scene(tmp_path, server, engine) as here:
         await here.terminal.write(lambda tx: write_home(tx, HomeChat(HOME)))
-        session_id = await here.terminal.write(begun)
+        session_id = await here.terminal.write(start_session)
         async with worker(here.program) as process:
             await here.served()
             await step(Moment(here, server, process, session_id))
@@ -114,10 +114,10 @@ async def test_killed_at_any_step_it_ends_in_one_place_with_one_reply(
         here.network.disrupt()
         async with worker(here.program):
             assert (await here.terminal.until_over(session_id))["state"] == "completed"
-            (binding,) = await here.terminal.places(session_id)
+            (binding,) = await here.terminal.bindings(session_id)
             await here.shown(binding.address, GREETING)
             here.network.say(binding.address, "and now?", sender="ann")
             await here.shown(binding.address, GREETING, "re: and now?")
         assert len(here.network.posts) == 2
-        # One that nobody heard of may stay behind, empty.
-        assert len(here.threads) <= (2 if step is thread_made_unheard else 1)
+        # A thread whose creation the gateway did not see may remain, empty.
+        assert len(here.threads) <= (2 if step is thread_made_unconfirmed else 1)

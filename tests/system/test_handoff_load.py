@@ -1,4 +1,4 @@
-"""Many requests and many gateways on one PostgreSQL: each is moved once, the slow ones behind the others."""
+"""Many handoffs and many gateways on one PostgreSQL: each is carried out once, and slow ones delay no other."""
 
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tests.storage.engines import Place
 from tests.system.gateway_workers import worker
-from tests.system.handoff_fixture import GREETING, asked, begun, scene
+from tests.system.handoff_fixture import GREETING, request_home_handoff, scene, start_session
 
 from talaria.contracts.store import Transaction
 from talaria.core.addresses import Address
@@ -21,15 +21,15 @@ HOME = Address("loopback", "crew", "group", user_id="ann")
 SLOW = Address("loopback", "slow", "group", user_id="ann")
 
 
-def all_asked(tx: Transaction, gateways: int, requests: int) -> tuple[list[SessionId], list[SessionId]]:
-    """Ask for as many slow moves as there are gateways, then for quick ones."""
-    slow = [begun(tx, f"slow boat {number}") for number in range(gateways)]
+def request_all(tx: Transaction, gateways: int, requests: int) -> tuple[list[SessionId], list[SessionId]]:
+    """Request as many slow handoffs as there are gateways, then quick ones."""
+    slow = [start_session(tx, f"slow boat {number}") for number in range(gateways)]
     for session_id in slow:
         request_handoff_to(tx, session_id, SLOW)
-    return slow, [asked(tx, HOME, f"boat {number}") for number in range(requests)]
+    return slow, [request_home_handoff(tx, HOME, f"boat {number}") for number in range(requests)]
 
 
-async def test_gateways_move_many_sessions_once_each_despite_slow_ones(
+async def test_gateways_hand_off_many_sessions_once_each_despite_slow_ones(
     tmp_path: Path, server: ModelServer, postgres_place: Place, request: pytest.FixtureRequest
 ) -> None:
     is_long = request.config.getoption("--long")
@@ -39,19 +39,21 @@ async def test_gateways_move_many_sessions_once_each_despite_slow_ones(
             await stack.enter_async_context(worker(here.program))
         await here.served(gateways)
         here.network.disrupt(Fault("thread", "delay", times=0, chat_id=SLOW.chat_id, seconds=12))
-        slow, quick = await here.terminal.ask(lambda tx: all_asked(tx, gateways, requests))
+        slow, quick = await here.terminal.ask(lambda tx: request_all(tx, gateways, requests))
         for session_id in quick:
             assert (await here.terminal.until_over(session_id))["state"] == "completed"
         for session_id in slow:
             assert (await here.terminal.until_over(session_id))["state"] == "completed"
-        assert here.threads.index(SLOW.chat_id) >= gateways  # they were asked for first
-        bindings = [await here.terminal.places(session_id) for session_id in (*quick, *slow)]
-        places = [place.address for (place,) in bindings]
-        await here.network.until(lambda: all(here.seen(place) for place in places), seconds=120)
-        assert len({(place.chat_id, place.thread_id) for place in places}) == len(places)
+        assert here.threads.index(SLOW.chat_id) >= gateways  # they were requested first
+        bindings = [await here.terminal.bindings(session_id) for session_id in (*quick, *slow)]
+        addresses = [binding.address for (binding,) in bindings]
+        await here.network.until(lambda: all(here.seen(address) for address in addresses), seconds=120)
+        assert len({(address.chat_id, address.thread_id) for address in addresses}) == len(addresses)
         assert sorted(here.threads) == [HOME.chat_id] * requests + [SLOW.chat_id] * gateways
-        assert [here.seen(place) for place in places] == [[GREETING]] * len(places)
-        for place in places[::10]:
-            here.network.say(place, "and now?", sender="ann")
-        await here.network.until(lambda: all(len(here.seen(place)) > 1 for place in places[::10]), seconds=120)
-        assert [here.seen(place) for place in places[::10]] == [[GREETING, "re: [ann] and now?"]] * len(places[::10])
+        assert [here.seen(address) for address in addresses] == [[GREETING]] * len(addresses)
+        for address in addresses[::10]:
+            here.network.say(address, "and now?", sender="ann")
+        await here.network.until(lambda: all(len(here.seen(address)) > 1 for address in addresses[::10]), seconds=120)
+        assert [here.seen(address) for address in addresses[::10]] == [[GREETING, "re: [ann] and now?"]] * len(
+            addresses[::10]
+        )

@@ -50,16 +50,16 @@ async def network() -> AsyncIterator[LoopbackNetwork]:
 
 @pytest.fixture
 def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
-    """Return a file, or where a test asks for both engines a schema of a server as well."""
+    """Return a SQLite file, or a PostgreSQL schema in tests that run on both engines."""
     if getattr(request, "param", "sqlite") == "sqlite":
         return Place("sqlite", str(tmp_path / "profiles" / "default" / "talaria.db"))
-    place: Place = request.getfixturevalue("postgres_place")
-    return place
+    postgres: Place = request.getfixturevalue("postgres_place")
+    return postgres
 
 
 @pytest.fixture
 def rest() -> asyncio.Event:
-    """Lets the model say the rest of the tale, after twenty words."""
+    """Lets the model continue its answer after twenty words."""
     return asyncio.Event()
 
 
@@ -68,18 +68,20 @@ def program(
     tmp_path: Path, server: ModelServer, network: LoopbackNetwork, engine: Place, rest: asyncio.Event
 ) -> Program:
     server.answering(lambda received: answer(received, hold=(20, rest)))
-    return prepared(tmp_path, server, network, engine)
+    return prepare_program(tmp_path, server, network, engine)
 
 
-def prepared(home: Path, server: ModelServer, network: LoopbackNetwork, engine: Place, *, more: str = "") -> Program:
+def prepare_program(
+    home: Path, server: ModelServer, network: LoopbackNetwork, engine: Place, *, more: str = ""
+) -> Program:
     (home / "work").mkdir()
     store = f'[store]\nurl = "{engine.address}"\nschema = "{engine.schema}"\n' if engine.schema else ""
     program = workplace(home, server, network, access=OWNED, more=more + store)
-    ask(engine, lambda tx: write_home(tx, HomeChat(Address("loopback", "ann"))))
+    write_store(engine, lambda tx: write_home(tx, HomeChat(Address("loopback", "ann"))))
     return program
 
 
-def ask(engine: Place, work: Callable[[Transaction], T]) -> T:
+def write_store(engine: Place, work: Callable[[Transaction], T]) -> T:
     database = engine.open(SystemClock())
     try:
         return database.write(work)
@@ -87,8 +89,8 @@ def ask(engine: Place, work: Callable[[Transaction], T]) -> T:
         database.close()
 
 
-def place(tx: Transaction) -> Address:
-    """Return where the one conversation that is bound is."""
+def bound_address(tx: Transaction) -> Address:
+    """Return the address of the only bound session."""
     (address,) = [
         binding.address for one in tx.sessions.find(SessionFilter()) for binding in tx.bindings.of_session(one.id)
     ]
@@ -96,20 +98,20 @@ def place(tx: Transaction) -> Address:
 
 
 async def shown(network: LoopbackNetwork, engine: Place, *texts: str) -> None:
-    there = ask(engine, place)
+    there = write_store(engine, bound_address)
     try:
         await network.until(lambda: network.shown(there.chat_id, there.thread_id) == list(texts))
     except TimeoutError:
         assert network.shown(there.chat_id, there.thread_id) == list(texts)
 
 
-def tales(server: ModelServer) -> int:
+def count_calls(server: ModelServer) -> int:
     return len([one for one in server.received if one.question == "Tell me." and "six words" not in one.body.decode()])
 
 
 @asynccontextmanager
-async def telling(program: Program) -> AsyncIterator[Screen]:
-    """Have a conversation at a terminal in which a long answer is being given."""
+async def streaming_answer(program: Program) -> AsyncIterator[Screen]:
+    """Open a terminal in which a long answer is being streamed."""
     async with opened(program) as screen:
         await ready(screen)
         await say(screen, "Tell me.")
@@ -119,34 +121,34 @@ async def telling(program: Program) -> AsyncIterator[Screen]:
 
 @pytest.mark.one_engine
 @BOTH
-async def test_the_answer_continues_in_the_thread_and_is_given_once(
+async def test_answer_continues_in_the_thread_and_is_posted_once(
     program: Program, network: LoopbackNetwork, server: ModelServer, engine: Place, rest: asyncio.Event
 ) -> None:
     async with worker(program):
         await network.until(lambda: network.receivers == 1)
-        async with telling(program) as screen:
+        async with streaming_answer(program) as screen:
             await say(screen, "/handoff --now loopback")
             await screen.wait_for(re.compile("The rest of the answer appears there"))
             rest.set()
             async with asyncio.timeout(LIMIT):
                 assert await screen.process.wait() == 0
         await shown(network, engine, HERE, TALE)
-        there = ask(engine, place)
+        there = write_store(engine, bound_address)
         network.say(there, "And now?", sender="ann")
         await shown(network, engine, HERE, TALE, "re: And now?")
-    assert tales(server) == 1
+    assert count_calls(server) == 1
     assert any(record.kind == "edit" for record in network.records)
 
 
 @pytest.mark.one_engine
 @BOTH
 @pytest.mark.parametrize("leaving", ["killed", "ctrl-c"])
-async def test_a_terminal_that_is_gone_leaves_the_turn_to_the_gateway(
+async def test_gateway_runs_the_turn_again_when_the_terminal_is_gone(
     program: Program, network: LoopbackNetwork, server: ModelServer, engine: Place, rest: asyncio.Event, leaving: str
 ) -> None:
     async with worker(program):
         await network.until(lambda: network.receivers == 1)
-        async with telling(program) as screen:
+        async with streaming_answer(program) as screen:
             await say(screen, "/handoff --now loopback")
             await screen.wait_for(re.compile("The rest of the answer appears there"))
             if leaving == "killed":
@@ -157,10 +159,10 @@ async def test_a_terminal_that_is_gone_leaves_the_turn_to_the_gateway(
                 await screen.process.wait()
         rest.set()
         await shown(network, engine, HERE, TALE)
-    assert tales(server) == 2
+    assert count_calls(server) == 2
 
 
-async def test_where_nothing_is_running_a_notice_is_all_there_is(
+async def test_immediate_handoff_without_a_running_turn_posts_only_a_notice(
     program: Program, network: LoopbackNetwork, server: ModelServer, engine: Place
 ) -> None:
     async with worker(program):
@@ -173,7 +175,7 @@ async def test_where_nothing_is_running_a_notice_is_all_there_is(
             async with asyncio.timeout(LIMIT):
                 assert await screen.process.wait() == 0
         await shown(network, engine, "This conversation continues here now.")
-        network.say(ask(engine, place), "And now?", sender="ann")
+        network.say(write_store(engine, bound_address), "And now?", sender="ann")
         await shown(network, engine, "This conversation continues here now.", "re: And now?")
     assert "hello" in server.received[-1].body.decode()
 
@@ -181,20 +183,20 @@ async def test_where_nothing_is_running_a_notice_is_all_there_is(
 @pytest.mark.one_engine
 @BOTH
 @pytest.mark.parametrize("word", ["1", "/approve"])
-async def test_what_the_turn_asks_then_is_asked_and_answered_there(
+async def test_approval_after_the_handoff_is_asked_and_answered_in_the_new_chat(
     program: Program, network: LoopbackNetwork, server: ModelServer, engine: Place, word: str
 ) -> None:
-    going = asyncio.Event()
+    may_continue = asyncio.Event()
 
-    async def later(received: Received) -> Say:
+    async def answer_later(received: Received) -> Say:
         if "six words" in received.body.decode():
             return Say("The tale")
-        if not going.is_set():
-            await going.wait()
+        if not may_continue.is_set():
+            await may_continue.wait()
             return Say(calls=[Ask("terminal", {"command": DANGEROUS})])
         return Say("Done it.")
 
-    server.answering(later)
+    server.answering(answer_later)
     async with worker(program):
         await network.until(lambda: network.receivers == 1)
         async with opened(program) as screen:
@@ -203,8 +205,8 @@ async def test_what_the_turn_asks_then_is_asked_and_answered_there(
             await screen.wait_for(re.compile("thinking"))
             await say(screen, "/handoff --now loopback")
             await screen.wait_for(re.compile("The rest of the answer appears there"))
-            going.set()
-            there = ask(engine, place)
+            may_continue.set()
+            there = write_store(engine, bound_address)
             await network.until(
                 lambda: any("Run this command?" in text for text in network.shown("ann", there.thread_id))
             )
@@ -215,22 +217,22 @@ async def test_what_the_turn_asks_then_is_asked_and_answered_there(
     assert (program.home / "work" / "done").exists()
 
 
-async def test_a_stop_in_the_thread_reaches_the_terminal(
+async def test_stop_in_the_thread_stops_the_turn_in_the_terminal(
     program: Program, network: LoopbackNetwork, engine: Place
 ) -> None:
     async with worker(program):
         await network.until(lambda: network.receivers == 1)
-        async with telling(program) as screen:
+        async with streaming_answer(program) as screen:
             await say(screen, "/handoff --now loopback")
             await screen.wait_for(re.compile("The rest of the answer appears there"))
-            there = ask(engine, place)
+            there = write_store(engine, bound_address)
             network.say(there, "/stop", sender="ann")
             async with asyncio.timeout(LIMIT):
                 assert await screen.process.wait() == 0
         await shown(network, engine, HERE, "Stopped.")
 
 
-async def test_from_chat_to_chat_the_answer_goes_along(
+async def test_running_answer_moves_from_chat_to_chat(
     program: Program, network: LoopbackNetwork, server: ModelServer, rest: asyncio.Event
 ) -> None:
     async with worker(program):
@@ -245,14 +247,14 @@ async def test_from_chat_to_chat_the_answer_goes_along(
         rest.set()
         (thread,) = {post.address.thread_id for post in network.posts if HERE in post.text}
         await network.until(lambda: network.shown("attic", thread) == [HERE, TALE])
-    assert tales(server) == 1
+    assert count_calls(server) == 1
     assert TALE not in network.shown("ann")
 
 
-async def test_a_gateway_that_was_killed_shows_the_rest_when_it_is_back(
+async def test_restarted_gateway_shows_the_rest_of_the_answer(
     program: Program, network: LoopbackNetwork, server: ModelServer, engine: Place, rest: asyncio.Event
 ) -> None:
-    async with telling(program) as screen:
+    async with streaming_answer(program) as screen:
         async with worker(program) as process:
             await network.until(lambda: network.receivers == 1)
             await say(screen, "/handoff --now loopback")
@@ -260,26 +262,26 @@ async def test_a_gateway_that_was_killed_shows_the_rest_when_it_is_back(
             process.kill()
             await process.wait()
         async with worker(program):
-            there = ask(engine, place)
+            there = write_store(engine, bound_address)
             await network.until(lambda: any("word9" in text for text in network.shown("ann", there.thread_id)))
             rest.set()
             await shown(network, engine, HERE, TALE)
             async with asyncio.timeout(LIMIT):
                 assert await screen.process.wait() == 0
-    assert tales(server) == 1
+    assert count_calls(server) == 1
 
 
-async def test_what_is_said_there_can_stop_the_turn_and_is_answered_there(
+async def test_message_in_the_new_chat_interrupts_the_turn_and_is_answered_there(
     tmp_path: Path, network: LoopbackNetwork, server: ModelServer, engine: Place
 ) -> None:
     server.answering(lambda received: answer(received, hold=(20, asyncio.Event())))
-    program = prepared(tmp_path, server, network, engine, more='busy = "interrupt"\n')
+    program = prepare_program(tmp_path, server, network, engine, more='busy = "interrupt"\n')
     async with worker(program):
         await network.until(lambda: network.receivers == 1)
-        async with telling(program) as screen:
+        async with streaming_answer(program) as screen:
             await say(screen, "/handoff --now loopback")
             await screen.wait_for(re.compile("The rest of the answer appears there"))
-            there = ask(engine, place)
+            there = write_store(engine, bound_address)
             await network.until(lambda: any("word9" in text for text in network.shown("ann", there.thread_id)))
             network.say(there, "Enough.", sender="ann")
             async with asyncio.timeout(LIMIT):
@@ -287,13 +289,13 @@ async def test_what_is_said_there_can_stop_the_turn_and_is_answered_there(
         await shown(network, engine, HERE, "Stopped.", "re: Enough.")
 
 
-async def test_a_script_takes_it_away_from_a_terminal_that_says_so_and_ends(
+async def test_script_moves_the_session_away_from_a_terminal_which_then_exits(
     program: Program, network: LoopbackNetwork, server: ModelServer, engine: Place, rest: asyncio.Event
 ) -> None:
     async with worker(program):
         await network.until(lambda: network.receivers == 1)
-        async with telling(program) as screen:
-            (session,) = ask(engine, lambda tx: tx.sessions.find(SessionFilter()))
+        async with streaming_answer(program) as screen:
+            (session,) = write_store(engine, lambda tx: tx.sessions.find(SessionFilter()))
             refused = await asyncio.to_thread(program.run, "sessions", "move", session.id, "loopback")
             assert (refused.code, "`--now` to move it too" in refused.err) == (1, True)
             moved = await asyncio.to_thread(program.run, "sessions", "move", session.id, "loopback", "--now")
@@ -303,4 +305,4 @@ async def test_a_script_takes_it_away_from_a_terminal_that_says_so_and_ends(
             async with asyncio.timeout(LIMIT):
                 assert await screen.process.wait() == 0
         await shown(network, engine, HERE, TALE)
-    assert tales(server) == 1
+    assert count_calls(server) == 1

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tests.app.program import Program
 from tests.app.program_with_model import scripted_program
-from tests.system.handoff_fixture import GREETING, Terminal, answer, begun
+from tests.system.handoff_fixture import GREETING, Terminal, answer, start_session
 from tests.system.test_gateway_process import running
 
 from talaria.contracts.store import Transaction
@@ -19,22 +19,22 @@ from talaria.testing.model_server import ModelServer
 from talaria.testing.telegram_server import Chat, TelegramServer, User
 
 
-async def handed_over(program: Program, platform: str) -> Address:
-    """Let a conversation of the terminal go to the home channel of a network, and return where it is then."""
+async def hand_off(program: Program, platform: str) -> Address:
+    """Hand a terminal session off to the home chat of a network, and return its address there."""
     store = open_sqlite_store(program.home / "profiles" / "default" / "talaria.db")
     try:
         terminal = Terminal(store)
-        session_id = await terminal.ask(lambda tx: requested(tx, platform))
+        session_id = await terminal.ask(lambda tx: request_handoff(tx, platform))
         over = await terminal.until_over(session_id)
         assert over["state"] == "completed", over["error"]
-        (binding,) = await terminal.places(session_id)
+        (binding,) = await terminal.bindings(session_id)
         return binding.address
     finally:
         await store.close()
 
 
-def requested(tx: Transaction, platform: str) -> SessionId:
-    session_id = begun(tx)
+def request_handoff(tx: Transaction, platform: str) -> SessionId:
+    session_id = start_session(tx)
     assert tx.handoffs.request_handoff(session_id, platform)
     return session_id
 
@@ -64,7 +64,7 @@ def chat_on_telegram(telegram: TelegramServer, ann: User, kind: str) -> Chat:
 @pytest.mark.parametrize(
     ("kind", "threaded"), [("forum", True), ("private", True), ("group", False), ("closed forum", False)]
 )
-async def test_on_telegram_it_is_a_topic_or_the_chat(
+async def test_handoff_to_telegram_uses_a_topic_or_else_the_chat(
     tmp_path: Path, server: ModelServer, telegram: TelegramServer, kind: str, threaded: bool
 ) -> None:
     server.answering(answer)
@@ -80,13 +80,13 @@ async def test_on_telegram_it_is_a_topic_or_the_chat(
     async with running(program):
         await chat.says(ann, "/sethome", mention=shared)
         await chat.wait_for(lambda one: "my home chat on Telegram" in one.text)
-        place = await handed_over(program, "telegram")
+        address = await hand_off(program, "telegram")
         greeting = await chat.wait_for(lambda one: one.text == GREETING)
         thread = greeting.thread if threaded else None
         await chat.says(ann, "and now?", thread=thread, mention=shared and not threaded)
         question = "[Ann] and now?" if shared and threaded else "and now?"
         last = await chat.wait_for(lambda one: one.text == f"re: {question}")
-    assert (place.chat_id, place.thread_id) == (str(chat.id), str(thread or ""))
+    assert (address.chat_id, address.thread_id) == (str(chat.id), str(thread or ""))
     assert not threaded or last.thread == greeting.thread
     assert "Build a boat." in server.received[-1].body.decode()
 
@@ -102,7 +102,7 @@ def room_on_discord(discord: DiscordServer, kind: str) -> Room:
 @pytest.mark.parametrize(
     ("kind", "threaded"), [("text", True), ("forbidden", True), ("refused", False), ("private", False)]
 )
-async def test_on_discord_it_is_a_thread_one_on_a_message_or_the_channel(
+async def test_handoff_to_discord_uses_a_thread_or_else_the_channel(
     tmp_path: Path, server: ModelServer, discord: DiscordServer, kind: str, threaded: bool
 ) -> None:
     server.answering(answer)
@@ -118,13 +118,13 @@ async def test_on_discord_it_is_a_thread_one_on_a_message_or_the_channel(
         await discord.world.until(lambda: len(discord.gateway.logins) >= 1)
         await home.uses(ann, "sethome")
         await home.wait_for(lambda post: "my home chat on Discord" in post.text)
-        place = await handed_over(program, "discord")
-        room = discord.room(place.thread_id) if threaded else home
+        address = await hand_off(program, "discord")
+        room = discord.room(address.thread_id) if threaded else home
         await room.wait_for(lambda post: post.text == GREETING)
         await room.says(ann, "and now?", mention=kind == "refused")
         question = "[Ann] and now?" if threaded else "and now?"
         await room.wait_for(lambda post: post.text == f"re: {question}")
     seeds = [post.id for post in home.answers if post.text == "The boat"]
-    assert (place.chat_id, bool(place.thread_id)) == (home.id, threaded)
-    assert seeds == ([place.thread_id] if kind == "forbidden" else [])
+    assert (address.chat_id, bool(address.thread_id)) == (home.id, threaded)
+    assert seeds == ([address.thread_id] if kind == "forbidden" else [])
     assert "Build a boat." in server.received[-1].body.decode()

@@ -1,4 +1,4 @@
-"""A person at a terminal while a handoff is pending: what they write, and how the request is withdrawn."""
+"""A terminal while its handoff is pending: new messages, and withdrawal of the request."""
 
 import asyncio
 import re
@@ -12,7 +12,7 @@ import pytest
 from tests.cli.chat.chat_screen import opened, ready, say, say_until
 from tests.storage.engines import Place
 from tests.system.gateway_workers import worker
-from tests.system.handoff_fixture import GREETING, Scene, asked, leave_for, scene
+from tests.system.handoff_fixture import GREETING, Scene, leave_for, request_home_handoff, scene
 
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.sessions import SessionFilter
@@ -36,7 +36,7 @@ def sqlite_engine(tmp_path: Path) -> Place:
 
 @asynccontextmanager
 async def terminal(here: Scene) -> AsyncIterator[Screen]:
-    """A terminal in which something was said, with a home chat to go to."""
+    """Open a terminal with one answered message, and set a home chat."""
     (here.program.home / "work").mkdir(exist_ok=True)
     await here.terminal.write(lambda tx: write_home(tx, HomeChat(HOME)))
     async with opened(here.program) as screen:
@@ -48,7 +48,7 @@ async def terminal(here: Scene) -> AsyncIterator[Screen]:
 
 @asynccontextmanager
 async def silent_gateway(here: Scene) -> AsyncIterator[None]:
-    """Let a gateway seem alive that takes no requests."""
+    """Pretend that a gateway runs which claims no requests."""
     lease = await here.terminal.write(lambda tx: tx.leases.acquire(GATEWAY, timedelta(hours=1)))
     assert lease is not None
     yield
@@ -85,17 +85,17 @@ async def test_message_written_while_pending_is_answered_once_in_the_chat(
             async with asyncio.timeout(SECONDS):
                 assert await screen.process.wait() == 0
         session_id = await only_session(here)
-        (binding,) = await here.terminal.places(session_id)
-        wanted = {GREETING, "re: and the oars?"}
-        await here.network.until(lambda: set(here.seen(binding.address)) == wanted)
+        (binding,) = await here.terminal.bindings(session_id)
+        expected = {GREETING, "re: and the oars?"}
+        await here.network.until(lambda: set(here.seen(binding.address)) == expected)
         assert len(here.seen(binding.address)) == 2
-        said = await texts(here, session_id)
-        assert said.count("re: and the oars?") == 1
+        stored = await texts(here, session_id)
+        assert stored.count("re: and the oars?") == 1
         assert not any("re: and the oars?" in line for line in screen.scrollback)
 
 
 @pytest.mark.one_engine
-async def test_ctrl_c_cancels_the_handoff_and_the_message_is_answered_here(
+async def test_ctrl_c_cancels_the_handoff_and_the_message_is_answered_in_the_terminal(
     tmp_path: Path, server: ModelServer, engine: Place
 ) -> None:
     async with scene(tmp_path, server, engine) as here, silent_gateway(here), terminal(here) as screen:
@@ -132,30 +132,34 @@ async def test_gateway_that_starts_later_ignores_the_request_of_a_dead_terminal(
 ) -> None:
     async with scene(tmp_path, server, sqlite_engine) as here:
         earlier = sqlite_engine.open_store(SettableClock(datetime.now(UTC) - timedelta(hours=1)), "terminal")
-        abandoned = await earlier.write(lambda tx: asked(tx, HOME, "abandoned"))
+        abandoned = await earlier.write(lambda tx: request_home_handoff(tx, HOME, "abandoned"))
         await earlier.close()
         async with worker(here.program):
             await here.served()
-            fresh = await here.terminal.ask(lambda tx: asked(tx, HOME, "fresh"))
+            fresh = await here.terminal.ask(lambda tx: request_home_handoff(tx, HOME, "fresh"))
             assert (await here.terminal.until_over(fresh))["state"] == "completed"
         assert (await here.terminal.state(abandoned))["state"] == "failed"
-        assert await here.terminal.places(abandoned) == []
+        assert await here.terminal.bindings(abandoned) == []
 
 
-async def test_withdrawal_and_claim_never_both_win(tmp_path: Path, server: ModelServer, engine: Place) -> None:
+async def test_withdrawal_and_claim_of_a_handoff_never_both_succeed(
+    tmp_path: Path, server: ModelServer, engine: Place
+) -> None:
     async with scene(tmp_path, server, engine) as here, worker(here.program):
         await here.served()
         for number in range(0, 60, 5):
-            session_id = await here.terminal.ask(lambda tx: asked(tx, HOME, "boat"))
+            session_id = await here.terminal.ask(lambda tx: request_home_handoff(tx, HOME, "boat"))
             for _ in range(number):  # the later the withdrawal, the further the gateway
                 await here.terminal.state(session_id)
             withdrawn = await here.terminal.write(partial(withdraw, session_id=session_id))
             over = await here.terminal.until_over(session_id)
-            places = await here.terminal.places(session_id)
-            assert (over["state"], len(places)) == (("failed", 0) if withdrawn else ("completed", 1))
+            bindings = await here.terminal.bindings(session_id)
+            assert (over["state"], len(bindings)) == (("failed", 0) if withdrawn else ("completed", 1))
 
 
-async def test_terminal_says_how_to_come_back(tmp_path: Path, server: ModelServer, sqlite_engine: Place) -> None:
+async def test_terminal_shows_how_to_resume_the_session(
+    tmp_path: Path, server: ModelServer, sqlite_engine: Place
+) -> None:
     async with scene(tmp_path, server, sqlite_engine) as here, worker(here.program):
         await here.served()
         async with terminal(here) as screen:

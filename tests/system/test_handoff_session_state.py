@@ -1,4 +1,4 @@
-"""What moves along with a conversation: its name, its model, its folder, its goal, its processes, plan mode."""
+"""State that a handoff preserves: title, model, folder, goal, background processes and plan mode."""
 
 import asyncio
 import re
@@ -12,7 +12,7 @@ import pytest
 from tests.app.program import Program
 from tests.app.program_with_model import scripted_program
 from tests.cli.chat.chat_screen import opened, ready, say_until
-from tests.system.handoff_fixture import OWNED, THREADS, TOLD, leave_for
+from tests.system.handoff_fixture import MOVED_NOTICE, OWNED, THREADS, leave_for
 from tests.system.test_gateway_process import running
 
 from talaria.contracts.store import Transaction
@@ -39,7 +39,7 @@ def answer(received: Received) -> Say:
         return Say("The boat")
     if "You judge whether an agent" in body:
         return Say(DONE if "step there" in body else NOT_YET)
-    if TOLD in received.question:
+    if MOVED_NOTICE in received.question:
         return Say(ARRIVED)
     if last["role"] == "tool":
         return Say(f"It says {last['content']}")
@@ -54,7 +54,7 @@ def answer(received: Received) -> Say:
     if "end it" in received.question:
         found = re.search(r"process (\S+), pid", body)
         return Say(calls=[Ask("process", {"action": "kill", "id": found[1] if found else ""})])
-    return Say("step there" if TOLD in body else "step here")
+    return Say("step there" if MOVED_NOTICE in body else "step here")
 
 
 @pytest.fixture
@@ -76,47 +76,47 @@ def program(tmp_path: Path, server: ModelServer, network: LoopbackNetwork) -> Pr
 
 
 @asynccontextmanager
-async def moved(
-    program: Program, network: LoopbackNetwork, packed: Sequence[tuple[str, str]]
-) -> AsyncIterator["There"]:
-    """Say things in a terminal, each until the screen shows something, hand over, and yield the thread."""
+async def handed_off(
+    program: Program, network: LoopbackNetwork, inputs: Sequence[tuple[str, str]]
+) -> AsyncIterator["TargetThread"]:
+    """Type each input in a terminal until its text is shown, hand the session off, and yield the thread."""
     async with running(program):
         network.say("ann", "/sethome", sender="ann")
         await network.until(lambda: any("my home chat on Loopback" in text for text in network.shown("ann")))
         async with opened(program) as screen:
             await ready(screen)
-            for text, shown in packed:
+            for text, shown in inputs:
                 await say_until(screen, text, partial(shows, screen, shown))
             await leave_for(screen, "loopback")
         await network.until(lambda: any(record.kind == "thread" for record in network.records))
-        there = There(network)
-        await there.sees(re.escape(ARRIVED))
+        there = TargetThread(network)
+        await there.wait_for(re.escape(ARRIVED))
         yield there
 
 
-def shows(screen: Screen, wanted: str) -> bool:
-    return re.search(wanted, screen.text) is not None
+def shows(screen: Screen, pattern: str) -> bool:
+    return re.search(pattern, screen.text) is not None
 
 
-class There:
-    """The thread that was made."""
+class TargetThread:
+    """The thread that the handoff created."""
 
     def __init__(self, network: LoopbackNetwork) -> None:
         (made,) = (record for record in network.records if record.kind == "thread")
         self.name = made.text
-        self._place = Address("loopback", made.address.chat_id, thread_id=made.address.thread_id, user_id="ann")
+        self._address = Address("loopback", made.address.chat_id, thread_id=made.address.thread_id, user_id="ann")
         self._network = network
 
-    async def hears(self, text: str, shown: str) -> None:
-        """Let Ann say something there, and wait until something is shown."""
-        self._network.say(self._place, text, sender="ann")
-        await self.sees(shown)
+    async def send(self, text: str, shown: str) -> None:
+        """Send a message of Ann to the thread, and wait until a pattern is shown."""
+        self._network.say(self._address, text, sender="ann")
+        await self.wait_for(shown)
 
-    async def sees(self, shown: str) -> None:
-        place = self._place
+    async def wait_for(self, shown: str) -> None:
+        address = self._address
 
         def texts() -> list[str]:
-            return self._network.shown(place.chat_id, place.thread_id)
+            return self._network.shown(address.chat_id, address.thread_id)
 
         try:
             await self._network.until(lambda: any(re.search(shown, text) for text in texts()))
@@ -124,40 +124,40 @@ class There:
             raise AssertionError(f"{shown!r} is in none of {texts()}") from None
 
 
-async def test_the_name(program: Program, network: LoopbackNetwork) -> None:
-    packed = [("Begin.", "step here"), ("/title The ark", "title is now The ark")]
-    async with moved(program, network, packed) as there:
+async def test_handoff_preserves_the_title(program: Program, network: LoopbackNetwork) -> None:
+    inputs = [("Begin.", "step here"), ("/title The ark", "title is now The ark")]
+    async with handed_off(program, network, inputs) as there:
         assert there.name == "The ark"
-        await there.hears("/title", r"title is \*The ark\*")
+        await there.send("/title", r"title is \*The ark\*")
 
 
-async def test_the_model(program: Program, network: LoopbackNetwork, server: ModelServer) -> None:
-    packed = [("Begin.", "step here"), ("/model mine:test-model", "now uses mine:test-model")]
-    async with moved(program, network, packed) as there:
-        await there.hears("Go on.", "step there")
-    assert [one.json["model"] for one in server.received if TOLD in one.body.decode()] == ["test-model"] * 2
+async def test_handoff_preserves_the_model(program: Program, network: LoopbackNetwork, server: ModelServer) -> None:
+    inputs = [("Begin.", "step here"), ("/model mine:test-model", "now uses mine:test-model")]
+    async with handed_off(program, network, inputs) as there:
+        await there.send("Go on.", "step there")
+    assert [one.json["model"] for one in server.received if MOVED_NOTICE in one.body.decode()] == ["test-model"] * 2
 
 
-async def test_the_folder(program: Program, network: LoopbackNetwork) -> None:
-    packed = [("Make a folder and go into it.", "It says")]
-    async with moved(program, network, packed) as there:
-        await there.hears("And where are you?", f"It says .*{program.home}/work/boat")
+async def test_handoff_preserves_the_working_folder(program: Program, network: LoopbackNetwork) -> None:
+    inputs = [("Make a folder and go into it.", "It says")]
+    async with handed_off(program, network, inputs) as there:
+        await there.send("And where are you?", f"It says .*{program.home}/work/boat")
 
 
-async def test_the_goal(program: Program, network: LoopbackNetwork) -> None:
-    packed = [("Begin.", "step here"), ("/goal Build a boat that floats", "The glue dries")]
-    async with moved(program, network, packed) as there:
-        await there.sees("waiting for 1 h")  # the turn of the arrival was judged too; a goal that waits can be resumed
-        await there.hears("/goal status", "Build a boat that floats")
-        await there.hears("/goal resume", "step there")
-        assert await judged(program) == "done"
+async def test_handoff_preserves_the_goal(program: Program, network: LoopbackNetwork) -> None:
+    inputs = [("Begin.", "step here"), ("/goal Build a boat that floats", "The glue dries")]
+    async with handed_off(program, network, inputs) as there:
+        await there.wait_for("waiting for 1 h")  # the first turn there was judged too; a waiting goal can be resumed
+        await there.send("/goal status", "Build a boat that floats")
+        await there.send("/goal resume", "step there")
+        assert await wait_for_verdict(program) == "done"
 
 
-async def test_what_runs_in_the_background(program: Program, network: LoopbackNetwork) -> None:
-    packed = [("Sleep in the background.", "It says Started in the background")]
-    async with moved(program, network, packed) as there:
+async def test_background_process_can_be_ended_after_the_handoff(program: Program, network: LoopbackNetwork) -> None:
+    inputs = [("Sleep in the background.", "It says Started in the background")]
+    async with handed_off(program, network, inputs) as there:
         assert SLEEP in (await asyncio.to_thread(program.run, "ps")).out
-        await there.hears("Now end it.", f"It says Background process .*{SLEEP}")
+        await there.send("Now end it.", f"It says Background process .*{SLEEP}")
 
         async def is_ended() -> bool:
             return SLEEP not in (await asyncio.to_thread(program.run, "ps")).out
@@ -165,19 +165,19 @@ async def test_what_runs_in_the_background(program: Program, network: LoopbackNe
         await until(is_ended)
 
 
-async def test_plan_mode(program: Program, network: LoopbackNetwork) -> None:
-    packed = [("Begin.", "step here"), ("/plan", "Plan mode is on")]
-    async with moved(program, network, packed) as there:
-        await there.hears("Please make a folder there.", "It says Not allowed: Plan mode is on")
-        await there.hears("Now make a folder there.", "Carry out the plan")
+async def test_handoff_preserves_plan_mode(program: Program, network: LoopbackNetwork) -> None:
+    inputs = [("Begin.", "step here"), ("/plan", "Plan mode is on")]
+    async with handed_off(program, network, inputs) as there:
+        await there.send("Please make a folder there.", "It says Not allowed: Plan mode is on")
+        await there.send("Now make a folder there.", "Carry out the plan")
         assert not (program.home / "work" / "dock").exists()
-        await there.hears("/approve", "Allowed this time")
+        await there.send("/approve", "Allowed this time")
         await until((program.home / "work" / "dock").is_dir)
-        await there.hears("/plan status", "Plan mode is off")
+        await there.send("/plan status", "Plan mode is off")
 
 
-async def judged(program: Program) -> str:
-    """Wait until nothing is open about the goal of the conversation, and return how it stands."""
+async def wait_for_verdict(program: Program) -> str:
+    """Wait until the goal of the session is no longer active, and return its status."""
     store = open_sqlite_store(program.home / "profiles" / "default" / "talaria.db")
     try:
         await until(lambda: store.read(lambda tx: goal_status(tx) != "active"))

@@ -1,4 +1,4 @@
-"""One conversation in one transcript: from a terminal to a topic on Telegram, back, and to a thread on Slack."""
+"""One session with one transcript: from a terminal to a topic on Telegram, back, and to a thread on Slack."""
 
 import re
 from pathlib import Path
@@ -28,7 +28,9 @@ def answer(received: Received) -> Say:
     return Say(f"re: {received.question}")
 
 
-def prepared(home: Path, server: ModelServer, telegram: TelegramServer, slack: SlackServer, *people: str) -> Program:
+def prepare_program(
+    home: Path, server: ModelServer, telegram: TelegramServer, slack: SlackServer, *people: str
+) -> Program:
     """Return a program that is set up for both networks, whose owner these people are."""
     return scripted_program(
         home,
@@ -41,11 +43,13 @@ def prepared(home: Path, server: ModelServer, telegram: TelegramServer, slack: S
     )
 
 
-async def test_terminal_to_telegram_and_back_and_on_to_slack(tmp_path: Path, server: ModelServer) -> None:
+async def test_session_moves_from_terminal_to_telegram_and_back_and_to_slack(
+    tmp_path: Path, server: ModelServer
+) -> None:
     server.answering(answer)
     async with TelegramServer() as telegram, SlackServer() as slack:
         ann, same = telegram.user("Ann"), slack.user("Ann")
-        program = prepared(tmp_path, server, telegram, slack, f"telegram:{ann.id}", f"slack:{same.id}")
+        program = prepare_program(tmp_path, server, telegram, slack, f"telegram:{ann.id}", f"slack:{same.id}")
         forum, channel = telegram.forum("Workshop", ann, admin=True), slack.channel("workshop", same)
         async with running(program):
             await forum.says(ann, "/sethome", mention=True)
@@ -78,11 +82,11 @@ async def test_terminal_to_telegram_and_back_and_on_to_slack(tmp_path: Path, ser
         assert slack.office.complaints == []
     database = open_sqlite(tmp_path / "profiles" / "default" / "talaria.db")
     try:
-        (place,), said = database.read(places), database.read(transcript)
+        (address,), texts = database.read(find_addresses), database.read(transcript)
     finally:
         database.close()
-    assert (place.platform, place.chat_id, place.thread_id) == ("slack", channel.id, here.thread_ts)
-    assert [text for text in said if not text.startswith("This message is automatic, not from the person")] == [
+    assert (address.platform, address.chat_id, address.thread_id) == ("slack", channel.id, here.thread_ts)
+    assert [text for text in texts if not text.startswith("This message is automatic, not from the person")] == [
         "Build a boat.",
         "re: Build a boat.",
         "I am here, behind 2 messages.",
@@ -96,7 +100,7 @@ async def test_terminal_to_telegram_and_back_and_on_to_slack(tmp_path: Path, ser
     ]
 
 
-def places(tx: Transaction) -> list[Address]:
+def find_addresses(tx: Transaction) -> list[Address]:
     (session,) = tx.sessions.find(SessionFilter(matching="The boat"))
     return [binding.address for binding in tx.bindings.of_session(session.id)]
 

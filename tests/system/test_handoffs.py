@@ -10,7 +10,7 @@ import pytest
 from msgspec import structs
 from tests.storage.engines import Place
 from tests.system.gateway_workers import worker
-from tests.system.handoff_fixture import GREETING, PLAIN, THREADS, answer, asked, begun, scene
+from tests.system.handoff_fixture import GREETING, PLAIN, THREADS, answer, request_home_handoff, scene, start_session
 
 from talaria.contracts.platform import PlatformCapabilities
 from talaria.core.addresses import Address
@@ -29,14 +29,14 @@ def sqlite_engine(tmp_path: Path) -> Place:
 
 @pytest.mark.parametrize("abilities", [THREADS, PLAIN], ids=["threads", "no-threads"])
 @pytest.mark.parametrize("home", [Address("loopback", "ann"), CREW], ids=["private", "group"])
-async def test_it_continues_there_with_all_that_was_said(
+async def test_session_continues_in_the_target_chat_with_its_full_history(
     tmp_path: Path, server: ModelServer, engine: Place, abilities: PlatformCapabilities, home: Address
 ) -> None:
     async with scene(tmp_path, server, engine, abilities) as here, worker(here.program):
         await here.served()
-        session_id = await here.terminal.ask(lambda tx: asked(tx, home))
+        session_id = await here.terminal.ask(lambda tx: request_home_handoff(tx, home))
         assert (await here.terminal.until_over(session_id))["state"] == "completed"
-        (binding,) = await here.terminal.places(session_id)
+        (binding,) = await here.terminal.bindings(session_id)
         assert bool(binding.address.thread_id) == abilities.threads
         await here.shown(binding.address, GREETING)
         here.network.say(binding.address, "and now?", sender="ann")
@@ -48,82 +48,84 @@ async def test_it_continues_there_with_all_that_was_said(
 
 @pytest.mark.one_engine
 @pytest.mark.parametrize("abilities", [THREADS, PLAIN], ids=["threads", "no-threads"])
-async def test_what_is_said_while_it_still_arrives_meets_the_same_conversation(
+async def test_message_during_the_first_turn_after_a_handoff_joins_the_session(
     tmp_path: Path, server: ModelServer, engine: Place, abilities: PlatformCapabilities
 ) -> None:
-    heard = asyncio.Event()
+    message_received = asyncio.Event()
 
-    async def answer_when_heard(received: Received) -> Say:
-        await heard.wait()
+    async def answer_after_message(received: Received) -> Say:
+        await message_received.wait()
         return answer(received)
 
     async with scene(tmp_path, server, engine, abilities) as here, worker(here.program):
         await here.served()
-        server.answering(answer_when_heard)
-        session_id = await here.terminal.ask(lambda tx: asked(tx, CREW))
+        server.answering(answer_after_message)
+        session_id = await here.terminal.ask(lambda tx: request_home_handoff(tx, CREW))
         async with asyncio.timeout(60):
             await server.arrived(1)
-        (binding,) = await here.terminal.places(session_id)
+        (binding,) = await here.terminal.bindings(session_id)
         here.network.say(binding.address, "and now?", sender="ann")
         await here.network.until(lambda: here.network.unconfirmed == 0)
-        heard.set()
+        message_received.set()
         reply = "re: [ann] and now?" if abilities.threads else "re: and now?"
         await here.network.until(lambda: reply in here.seen(binding.address))
-        (still,) = await here.terminal.places(session_id)
-        said = await here.terminal.write(lambda tx: [one.message.text for one in tx.messages.load(session_id)])
+        (still,) = await here.terminal.bindings(session_id)
+        stored = await here.terminal.write(lambda tx: [one.message.text for one in tx.messages.load(session_id)])
     assert still == binding
-    assert said[-1] == reply
+    assert stored[-1] == reply
     assert "Build a boat." in server.received[-1].body.decode()
 
 
 @pytest.mark.parametrize("of_each", ["true", "false"], ids=["of-each", "of-all"])
 @pytest.mark.parametrize(("kind", "abilities"), [("thread", THREADS), ("group", PLAIN)], ids=["thread", "group"])
-async def test_the_next_message_meets_it_whosever_conversations_are_there(
+async def test_next_message_of_the_owner_finds_the_session_in_separate_and_shared_chats(
     tmp_path: Path, server: ModelServer, sqlite_engine: Place, kind: str, abilities: PlatformCapabilities, of_each: str
 ) -> None:
-    """A home channel is kept without the person who set it: the owner's next message is what counts."""
+    """A home chat is stored without the person who set it, so the owner's next message decides."""
     more = f"[platforms.loopback]\n{kind}_sessions_per_user = {of_each}\n"
     async with scene(tmp_path, server, sqlite_engine, abilities, more) as here, worker(here.program):
         await here.served()
-        session_id = await here.terminal.ask(lambda tx: asked(tx, Address("loopback", "crew", "group")))
+        session_id = await here.terminal.ask(lambda tx: request_home_handoff(tx, Address("loopback", "crew", "group")))
         assert (await here.terminal.until_over(session_id))["state"] == "completed"
-        (binding,) = await here.terminal.places(session_id)
+        (binding,) = await here.terminal.bindings(session_id)
         await here.shown(binding.address, GREETING)
         here.network.say(structs.replace(binding.address, user_id="ann"), "and now?", sender="ann")
         await here.shown(binding.address, GREETING, "re: [ann] and now?" if of_each == "false" else "re: and now?")
     assert "Build a boat." in server.received[-1].body.decode()
 
 
-async def test_a_hundred_requests_and_three_gateways_move_each_once(
+async def test_three_gateways_hand_off_a_hundred_sessions_once_each(
     tmp_path: Path, server: ModelServer, sqlite_engine: Place
 ) -> None:
     async with scene(tmp_path, server, sqlite_engine) as here, AsyncExitStack() as stack:
         for _ in range(3):
             await stack.enter_async_context(worker(here.program))
         await here.served(3)
-        sessions = await here.terminal.ask(lambda tx: [asked(tx, CREW, f"boat {number}") for number in range(100)])
+        sessions = await here.terminal.ask(
+            lambda tx: [request_home_handoff(tx, CREW, f"boat {number}") for number in range(100)]
+        )
         for session_id in sessions:
             assert (await here.terminal.until_over(session_id))["state"] == "completed"
-        places = [place.address for one in sessions for place in await here.terminal.places(one)]
-        assert len({place.thread_id for place in places}) == len(here.threads) == 100
+        addresses = [binding.address for one in sessions for binding in await here.terminal.bindings(one)]
+        assert len({address.thread_id for address in addresses}) == len(here.threads) == 100
         await here.network.until(lambda: len(here.network.posts) >= 100)
-        assert all(here.seen(place) == [GREETING] for place in places)
+        assert all(here.seen(address) == [GREETING] for address in addresses)
 
 
-async def test_where_no_home_is_set_it_fails_with_the_reason(
+async def test_handoff_without_a_home_chat_fails_with_the_reason(
     tmp_path: Path, server: ModelServer, engine: Place
 ) -> None:
     async with scene(tmp_path, server, engine, PLAIN) as here, worker(here.program):
         await here.served()
-        session_id = await here.terminal.write(begun)
+        session_id = await here.terminal.write(start_session)
         assert await here.terminal.ask(lambda tx: tx.handoffs.request_handoff(session_id, "loopback"))
         over = await here.terminal.until_over(session_id)
         assert over["state"] == "failed"
         assert "/sethome" in (over["error"] or "")
-        assert await here.terminal.places(session_id) == []
+        assert await here.terminal.bindings(session_id) == []
 
 
-async def test_from_chat_to_chat_and_back_the_places_say_where_it_went(
+async def test_session_moved_to_another_chat_leaves_a_notice_in_the_old_chat(
     tmp_path: Path, server: ModelServer, sqlite_engine: Place
 ) -> None:
     async with scene(tmp_path, server, sqlite_engine, PLAIN) as here, worker(here.program):
@@ -143,18 +145,18 @@ async def test_from_chat_to_chat_and_back_the_places_say_where_it_went(
         assert "Build a boat." not in server.received[-1].body.decode()
 
 
-async def test_a_script_moves_a_conversation(tmp_path: Path, server: ModelServer, sqlite_engine: Place) -> None:
+async def test_script_moves_a_session(tmp_path: Path, server: ModelServer, sqlite_engine: Place) -> None:
     async with scene(tmp_path, server, sqlite_engine) as here:
         without = await asyncio.to_thread(here.program.run, "sessions", "move", "boat", "loopback")
         assert without.code == 1
         async with worker(here.program):
             await here.served()
-            await here.terminal.write(begun)
+            await here.terminal.write(start_session)
             await here.terminal.write(lambda tx: write_home(tx, HomeChat(Address("loopback", "ann"))))
             moved = await asyncio.to_thread(here.program.run, "sessions", "move", "boat", "loopback", "--json")
             assert moved.code == 0, moved.err
-            place = msgspec.json.decode(moved.out)
-            shown = partial(here.network.shown, "ann", place["thread_id"])
+            address = msgspec.json.decode(moved.out)
+            shown = partial(here.network.shown, "ann", address["thread_id"])
             await here.network.until(lambda: shown() == [GREETING])
 
 
@@ -164,25 +166,25 @@ async def test_a_withdrawn_handoff_wins_over_a_late_gateway(tmp_path: Path, serv
         async with worker(here.program):
             await here.served()
             network.disrupt(Fault("thread", "delay", chat_id="slow", seconds=4))
-            given_up = await terminal.ask(lambda tx: asked(tx, Address("loopback", "slow"), "given up"))
-            await terminal.until_running(given_up)
-            assert await terminal.write(lambda tx: tx.handoffs.withdraw_handoff(given_up, "it took too long"))
+            withdrawn = await terminal.ask(lambda tx: request_home_handoff(tx, Address("loopback", "slow"), "given up"))
+            await terminal.until_running(withdrawn)
+            assert await terminal.write(lambda tx: tx.handoffs.withdraw_handoff(withdrawn, "it took too long"))
             await network.until(lambda: here.threads == ["slow"])
-        assert await terminal.state(given_up) == {
+        assert await terminal.state(withdrawn) == {
             "state": "failed",
             "platform": "loopback",
             "error": "it took too long",
         }
-        assert await terminal.places(given_up) == []
+        assert await terminal.bindings(withdrawn) == []
         assert network.posts == []
         await terminal.write(lambda tx: write_home(tx, HomeChat(Address("loopback", "ann"))))
         async with worker(here.program):
             await here.served()
-            assert await terminal.ask(lambda tx: tx.handoffs.request_handoff(given_up, "loopback"))
-            assert (await terminal.until_over(given_up))["state"] == "completed"
-            assert not await terminal.write(lambda tx: tx.handoffs.withdraw_handoff(given_up, "it took too long"))
-            (binding,) = await terminal.places(given_up)
+            assert await terminal.ask(lambda tx: tx.handoffs.request_handoff(withdrawn, "loopback"))
+            assert (await terminal.until_over(withdrawn))["state"] == "completed"
+            assert not await terminal.write(lambda tx: tx.handoffs.withdraw_handoff(withdrawn, "it took too long"))
+            (binding,) = await terminal.bindings(withdrawn)
             await here.shown(binding.address, GREETING)
-        assert (await terminal.state(given_up))["state"] == "completed"
+        assert (await terminal.state(withdrawn))["state"] == "completed"
         assert binding.address.chat_id == "ann"
         assert here.threads == ["slow", "ann"]  # the one in the other chat stays there, empty

@@ -29,24 +29,24 @@ async def network() -> AsyncIterator[LoopbackNetwork]:
         yield network
 
 
-async def soon(network: LoopbackNetwork, chat: str, words: str) -> None:
-    """Wait until somebody reads this in a chat."""
-    await network.until(lambda: any(words in text for text in network.shown(chat)))
+async def wait_for_text(network: LoopbackNetwork, chat: str, part: str) -> None:
+    """Wait until a text is shown in a chat."""
+    await network.until(lambda: any(part in text for text in network.shown(chat)))
 
 
 async def status_and_stop(network: LoopbackNetwork, server: ModelServer, chat: str = "ann") -> None:
-    """Ask how things are, stop the turn, and have the next message served."""
+    """Check that `/status` and `/stop` work, and that the next message is answered."""
     network.say(chat, "/status", sender=chat)
-    await soon(network, chat, "Turn: running")
+    await wait_for_text(network, chat, "Turn: running")
     network.say(chat, "/stop", sender=chat)
-    await soon(network, chat, "Stopped.")
+    await wait_for_text(network, chat, "Stopped.")
     server.answering(lambda received: Say(f"re: {received.question}"))
     network.say(chat, "and now?", sender=chat)
     await network.until(lambda: "re: and now?" in network.shown(chat))
 
 
 @pytest.mark.parametrize("answer", [Silence(after=0), Silence(after=2)], ids=["no-answer", "half-an-answer"])
-async def test_a_model_that_never_answers(
+async def test_status_and_stop_work_while_the_model_never_answers(
     tmp_path: Path, server: ModelServer, network: LoopbackNetwork, answer: Silence
 ) -> None:
     server.answering(lambda _: answer)
@@ -54,25 +54,27 @@ async def test_a_model_that_never_answers(
         network.say("ann", "think")
         await server.arrived(1)
         network.say("bob", "/status", sender="bob")
-        await soon(network, "bob", "Turn: not running")
+        await wait_for_text(network, "bob", "Turn: not running")
         await status_and_stop(network, server)
 
 
-async def test_a_model_that_never_answers_is_noticed_and_reported(
+async def test_model_that_never_answers_times_out_and_is_reported(
     tmp_path: Path, server: ModelServer, network: LoopbackNetwork
 ) -> None:
     server.answering(lambda _: Silence(after=0))
     impatient = "connect_timeout_seconds = 0.5\nfirst_timeout_seconds = 0.2\nsilence_timeout_seconds = 0.2\n"
     async with served(tmp_path, network.platform(), server.url, settings=OWNED, provider=impatient):
         network.say("ann", "think")
-        (told,) = await network.posted(1)
-        assert "model" in told.text or "provider" in told.text or "answer" in told.text
+        (post,) = await network.posted(1)
+        assert "model" in post.text or "provider" in post.text or "answer" in post.text
         server.answering(lambda received: Say(f"re: {received.question}"))
         network.say("ann", "and now?")
         await network.until(lambda: "re: and now?" in network.shown("ann"))
 
 
-async def test_a_tool_that_never_ends(tmp_path: Path, server: ModelServer, network: LoopbackNetwork) -> None:
+async def test_status_and_stop_work_while_a_tool_never_ends(
+    tmp_path: Path, server: ModelServer, network: LoopbackNetwork
+) -> None:
     server.script(Say(calls=[Ask("terminal", {"command": "sleep 600"})]))
     async with served(tmp_path, network.platform(), server.url, settings=OWNED):
         network.say("ann", "wait")
@@ -80,15 +82,17 @@ async def test_a_tool_that_never_ends(tmp_path: Path, server: ModelServer, netwo
         await status_and_stop(network, server)
 
 
-async def test_a_question_that_nobody_answers(tmp_path: Path, server: ModelServer, network: LoopbackNetwork) -> None:
+async def test_status_and_stop_work_while_a_question_is_unanswered(
+    tmp_path: Path, server: ModelServer, network: LoopbackNetwork
+) -> None:
     server.script(Say(calls=[Ask("clarify", {"question": "Tea?"})]))
     async with served(tmp_path, network.platform(), server.url, settings=OWNED):
         network.say("ann", "ask me")
-        await soon(network, "ann", "Tea?")
+        await wait_for_text(network, "ann", "Tea?")
         await status_and_stop(network, server)
 
 
-async def test_a_network_that_takes_messages_of_one_chat_and_never_says_so(
+async def test_network_that_never_confirms_posts_to_one_chat_does_not_delay_another(
     tmp_path: Path, server: ModelServer, network: LoopbackNetwork
 ) -> None:
     server.answering(lambda received: Say(f"re: {received.question}"))
@@ -97,30 +101,32 @@ async def test_a_network_that_takes_messages_of_one_chat_and_never_says_so(
         network.say("bob", "hello", sender="bob")
         await server.arrived(1)
         network.say("ann", "/status")
-        await soon(network, "ann", "Turn: not running")
+        await wait_for_text(network, "ann", "Turn: not running")
         network.say("ann", "hello")
-        await soon(network, "ann", "re: hello")
+        await wait_for_text(network, "ann", "re: hello")
 
 
-async def test_a_store_that_does_not_answer(tmp_path: Path, server: ModelServer, network: LoopbackNetwork) -> None:
-    going = asyncio.Event()
+async def test_stop_works_while_the_store_does_not_respond(
+    tmp_path: Path, server: ModelServer, network: LoopbackNetwork
+) -> None:
+    called = asyncio.Event()
 
     async def answer(received: Received) -> Say:
         if received.question == "think":
-            going.set()
+            called.set()
             return Say("slow " * 200, pause=0.1)
         return Say(f"re: {received.question}")
 
     server.answering(answer)
     async with (
         served(tmp_path, network.platform(), server.url, settings=OWNED) as gateway,
-        on_store_wait(gateway) as hold,
+        BlockedStore(gateway) as hold,
     ):
         network.say("ann", "think")
-        await going.wait()
+        await called.wait()
         await hold.begin()
         network.say("ann", "/stop")
-        await soon(network, "ann", "Stopping.")
+        await wait_for_text(network, "ann", "Stopping.")
         hold.end()
         await network.until(lambda: "Stopped." in network.shown("ann"))
         await hold.begin()
@@ -130,8 +136,8 @@ async def test_a_store_that_does_not_answer(tmp_path: Path, server: ModelServer,
         await network.until(lambda: "re: and now?" in network.shown("ann"))
 
 
-class on_store_wait:  # noqa: N801 (it reads as what it does)
-    """Keep the one that writes into the store busy, from `begin` to `end`."""
+class BlockedStore:
+    """A store whose writer is busy from `begin` to `end`."""
 
     def __init__(self, gateway: SmallGateway) -> None:
         self._gateway = gateway

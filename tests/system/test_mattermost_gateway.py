@@ -41,7 +41,7 @@ def program(
     return scripted_program(tmp_path, server, settings, f"MATTERMOST_URL={mattermost.url}\nMATTERMOST_TOKEN={TOKEN}\n")
 
 
-async def test_killed_during_traffic_loses_nothing_and_answers_once(
+async def test_gateway_killed_during_traffic_answers_every_message(
     program: Program, server: ModelServer, mattermost: MattermostServer, chats: dict[str, ServerChannel]
 ) -> None:
     def answer(received: Received) -> Say:
@@ -62,13 +62,13 @@ async def test_killed_during_traffic_loses_nothing_and_answers_once(
             await until(lambda: set(asked) <= {one.question for one in server.received})
             process.send_signal(signal.SIGKILL)
             await process.wait()
-        for person, chat in chats.items():  # while nobody listens
+        for person, chat in chats.items():  # while no gateway runs
             asked.append(f"{mattermost.users[person]} {number} meanwhile")
             mattermost.publish(person, chat.id, asked[-1])
         await until(lambda: not mattermost.is_followed)
-    wanted = {f"re: {question}" for question in asked}
+    expected = {f"re: {question}" for question in asked}
     async with running(program):
-        await until(lambda: wanted <= set(replies()))
+        await until(lambda: expected <= set(replies()))
     counts = replies()
-    assert set(counts) == wanted
+    assert set(counts) == expected
     assert sum(counts.values()) - len(counts) <= KILLS  # killed between a post and its record

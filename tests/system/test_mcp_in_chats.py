@@ -1,4 +1,4 @@
-"""MCP servers of a session in a chat: what they hold survives the eviction of the agent, and ends with the session."""
+"""MCP servers of a session in a chat: they survive the eviction of the agent, and end with the session."""
 
 import sys
 from collections.abc import AsyncIterator
@@ -24,28 +24,28 @@ async def network() -> AsyncIterator[LoopbackNetwork]:
 
 
 def counting(received: Received) -> Say:
-    """Use the counter when asked to, and repeat what it says."""
+    """Call the counter on request, and repeat its result."""
     last = received.json["messages"][-1]
     if last["role"] == "tool":
         return Say(f"counted {last['content'].splitlines()[1]}")  # the first line marks it as untrusted
     return Say(calls=[Ask("mcp_counter_count", {})]) if received.question == "count" else Say("ok")
 
 
-async def said(network: LoopbackNetwork, chat: str, text: str) -> str:
-    """Say something and return the answer."""
+async def send_and_wait(network: LoopbackNetwork, chat: str, text: str) -> str:
+    """Send a message and return the answer."""
     before = len(network.shown(chat))
     network.say(chat, text, sender=chat)
     await network.until(lambda: len(network.shown(chat)) > before)
     return network.shown(chat)[-1]
 
 
-async def counted(network: LoopbackNetwork, chat: str) -> tuple[int, int]:
+async def next_count(network: LoopbackNetwork, chat: str) -> tuple[int, int]:
     """Return the next number of a chat's counter, and the process that counts."""
-    number, process = (await said(network, chat, "count")).removeprefix("counted ").split(" in ")
+    number, process = (await send_and_wait(network, chat, "count")).removeprefix("counted ").split(" in ")
     return int(number), int(process)
 
 
-async def test_server_survives_eviction_and_another_model_and_ends_with_the_session(
+async def test_mcp_server_survives_eviction_and_model_change_and_ends_with_the_session(
     tmp_path: Path, server: ModelServer, network: LoopbackNetwork
 ) -> None:
     settings = (
@@ -54,13 +54,13 @@ async def test_server_survives_eviction_and_another_model_and_ends_with_the_sess
     )
     server.answering(counting)
     async with served(tmp_path, network.platform(), server.url, settings=settings) as gateway:
-        first, process = await counted(network, "ann")
-        assert (first, await counted(network, "ann")) == (1, (2, process))
-        assert (await counted(network, "bob"))[0] == 1  # evicts the agent of the other chat
-        assert await counted(network, "ann") == (3, process)
-        await said(network, "ann", "/model other")
-        assert await counted(network, "ann") == (4, process)
+        first, process = await next_count(network, "ann")
+        assert (first, await next_count(network, "ann")) == (1, (2, process))
+        assert (await next_count(network, "bob"))[0] == 1  # evicts the agent of the other chat
+        assert await next_count(network, "ann") == (3, process)
+        await send_and_wait(network, "ann", "/model other")
+        assert await next_count(network, "ann") == (4, process)
         assert len(gateway.chats) == 1
-        await said(network, "ann", "/new")
+        await send_and_wait(network, "ann", "/new")
         await until(lambda: not is_running(process))
-        assert (await counted(network, "ann"))[0] == 1
+        assert (await next_count(network, "ann"))[0] == 1

@@ -20,12 +20,12 @@ def settings() -> str:
 
 
 def results(server: ModelServer) -> list[str]:
-    """Return what the tool told the model in the longest request."""
+    """Return the tool results in the longest request to the model."""
     messages = max((received.json["messages"] for received in server.received), key=len)
     return [message["content"].splitlines()[1] for message in messages if message["role"] == "tool"]
 
 
-async def test_the_terminal_asks_what_a_server_wants_to_know(tmp_path: Path, server: ModelServer) -> None:
+async def test_terminal_asks_the_questions_of_an_mcp_server(tmp_path: Path, server: ModelServer) -> None:
     program = scripted_program(tmp_path, server, settings())
     server.answer_when(lambda received: received.is_title_request, Say("A title"))
     server.script(BOOK, BOOK, BOOK, Say("All done."))
@@ -51,7 +51,7 @@ async def test_the_terminal_asks_what_a_server_wants_to_know(tmp_path: Path, ser
     ]
 
 
-async def test_a_chat_asks_what_a_server_wants_to_know(tmp_path: Path, server: ModelServer) -> None:
+async def test_chat_asks_the_questions_of_an_mcp_server(tmp_path: Path, server: ModelServer) -> None:
     async with TelegramServer() as telegram:
         ann = telegram.user("Ann")
         program = scripted_program(

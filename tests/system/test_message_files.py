@@ -1,4 +1,4 @@
-"""Files that people send to a gateway process: fetched once more after a kill, and answered once all the same."""
+"""Files that people send to a gateway process: fetched again after a kill, and still answered once."""
 
 import signal
 from collections.abc import AsyncIterator
@@ -35,7 +35,7 @@ def program(tmp_path: Path, server: ModelServer, network: LoopbackNetwork) -> Pr
     )
 
 
-async def test_killed_while_it_fetches_it_fetches_again_and_answers_once(
+async def test_gateway_killed_during_a_download_fetches_again_and_answers_once(
     program: Program, network: LoopbackNetwork, server: ModelServer
 ) -> None:
     server.answering(lambda received: Say(f"re: {len(received.question.splitlines())} lines"))
@@ -51,11 +51,11 @@ async def test_killed_while_it_fetches_it_fetches_again_and_answers_once(
         await process.wait()
     async with running(program):
         await shown(network, "ann", "re: 3 lines", "re: 1 lines")
-    kept = list((program.home / "profiles" / "default" / "media").rglob("*notes.txt"))
-    assert [file.read_bytes() for file in kept] == [b"buy milk"]
+    stored = list((program.home / "profiles" / "default" / "media").rglob("*notes.txt"))
+    assert [file.read_bytes() for file in stored] == [b"buy milk"]
 
 
-async def test_stop_gets_through_while_files_are_fetched(
+async def test_stop_works_while_files_are_fetched(
     program: Program, network: LoopbackNetwork, server: ModelServer
 ) -> None:
     network.disrupt(Fault("fetch", "hang"))
@@ -69,9 +69,7 @@ async def test_stop_gets_through_while_files_are_fetched(
     assert network.shown("ann").count("ok") == 1
 
 
-async def test_pictures_and_documents_of_telegram_come_to_the_model_and_back(
-    tmp_path: Path, server: ModelServer
-) -> None:
+async def test_pictures_and_documents_pass_between_telegram_and_the_model(tmp_path: Path, server: ModelServer) -> None:
     async with TelegramServer() as telegram:
         ann = telegram.user("Ann")
         program = scripted_program(
@@ -105,7 +103,7 @@ async def test_pictures_and_documents_of_telegram_come_to_the_model_and_back(
     assert len(chat.answers) == 4
 
 
-async def test_a_file_that_the_agent_sends_comes_to_the_chat_though_it_is_killed(
+async def test_file_sent_by_the_agent_is_delivered_after_a_kill(
     program: Program, network: LoopbackNetwork, server: ModelServer
 ) -> None:
     folder = program.home / "workspaces" / "default"
@@ -128,7 +126,7 @@ async def test_a_file_that_the_agent_sends_comes_to_the_chat_though_it_is_killed
     assert [post.files for post in network.posts if post.files] == [("figures.csv",)]
 
 
-async def test_a_voice_note_on_telegram_is_answered_with_one(tmp_path: Path, server: ModelServer) -> None:
+async def test_voice_note_on_telegram_is_answered_with_a_voice_note(tmp_path: Path, server: ModelServer) -> None:
     async with TelegramServer() as telegram:
         ann = telegram.user("Ann")
         program = scripted_program(
@@ -174,7 +172,7 @@ async def test_a_sticker_on_telegram_is_described_once(tmp_path: Path, server: M
     assert sum("This is a sticker" in call.question for call in server.received) == 1
 
 
-async def test_killed_while_it_speaks_it_speaks_when_it_is_back(
+async def test_voice_reply_is_posted_after_a_kill_during_speech_synthesis(
     tmp_path: Path, server: ModelServer, network: LoopbackNetwork
 ) -> None:
     program = scripted_program(
@@ -198,5 +196,5 @@ async def test_killed_while_it_speaks_it_speaks_when_it_is_back(
 
 
 def _spoken(network: LoopbackNetwork) -> list[tuple[str, ...]]:
-    """Return the recordings that were posted; what was written may be posted twice around a kill."""
+    """Return the posted recordings; text may be posted twice around a kill."""
     return [post.files for post in network.posts if post.files]

@@ -16,29 +16,29 @@ from talaria.testing.loopback_platform import LoopbackNetwork
 from talaria.testing.model_server import Ask, ModelServer, Received, Say
 from talaria.testing.wait import until
 
-ONE_HEARS = PlatformCapabilities(text_limit=4096, buttons=True, exclusive=True)
+ONE_RECEIVER = PlatformCapabilities(text_limit=4096, buttons=True, exclusive=True)
 CHATS = [f"chat-{number}" for number in range(12)]
 
 
 @asynccontextmanager
 async def two_workers(home: Path, server: ModelServer, network: LoopbackNetwork, more: str = "") -> AsyncIterator[Path]:
-    """Run two workers, of which one hears all that is said; gives the file of their store."""
+    """Run two workers, one of which receives all messages; yield the file of their store."""
     program: Program = workplace(home, server, network, more=more)
     file = home / "profiles" / "default" / "talaria.db"
     async with AsyncExitStack() as stack:
         for count in (1, 2):
             await stack.enter_async_context(worker(program))
-            await until(partial(_are_there, file, count))
+            await until(partial(_have_started, file, count))
         await network.until(lambda: network.receivers == 1)
         yield file
 
 
-def _are_there(file: Path, count: int) -> bool:
-    return file.exists() and len(told(file)) == count
+def _have_started(file: Path, count: int) -> bool:
+    return file.exists() and len(worker_statuses(file)) == count
 
 
-def told(file: Path) -> list[WorkerStatus]:
-    """Return what the workers say of themselves."""
+def worker_statuses(file: Path) -> list[WorkerStatus]:
+    """Return the stored status of each worker."""
     database = open_sqlite(file)
     try:
         return database.read(read_workers)
@@ -47,18 +47,18 @@ def told(file: Path) -> list[WorkerStatus]:
 
 
 def results(received: Received) -> list[str]:
-    """Return what tools have answered so far."""
+    """Return the tool results so far."""
     return [message["content"] for message in received.json["messages"] if message["role"] == "tool"]
 
 
 @pytest.fixture
 async def network() -> AsyncIterator[LoopbackNetwork]:
-    """A network that lets one connection hear."""
-    async with LoopbackNetwork(ONE_HEARS) as network:
+    """A network that delivers messages to one connection only."""
+    async with LoopbackNetwork(ONE_RECEIVER) as network:
         yield network
 
 
-async def test_turns_are_spread_and_stopped_wherever_they_run(
+async def test_turns_are_spread_over_workers_and_stopped_on_each_of_them(
     tmp_path: Path, server: ModelServer, network: LoopbackNetwork
 ) -> None:
     server.answering(lambda received: Say("slow " * 400, pause=0.1))
@@ -66,21 +66,21 @@ async def test_turns_are_spread_and_stopped_wherever_they_run(
         for chat in CHATS:
             network.say(chat, "think", sender=chat)
         await server.arrived(len(CHATS))
-        await until(lambda: all(one.turns for one in told(file)))
+        await until(lambda: all(one.turns for one in worker_statuses(file)))
         for chat in CHATS:
             network.say(chat, "/stop", sender=chat)
         await network.until(lambda: all("Stopped." in network.shown(chat) for chat in CHATS))
-        await until(lambda: not any(one.turns for one in told(file)))
+        await until(lambda: not any(one.turns for one in worker_statuses(file)))
 
 
-async def test_buttons_and_answers_reach_the_worker_that_asks(
+async def test_answer_reaches_the_worker_that_asked_the_question(
     tmp_path: Path, server: ModelServer, network: LoopbackNetwork
 ) -> None:
     def answer(received: Received) -> Say:
         if received.question != "ask me":
             return Say("what?")
-        said = results(received)
-        return Say(f"So: {said[-1]}") if said else Say(calls=[Ask("clarify", {"question": "Tea or milk?"})])
+        answers = results(received)
+        return Say(f"So: {answers[-1]}") if answers else Say(calls=[Ask("clarify", {"question": "Tea or milk?"})])
 
     server.answering(answer)
     async with two_workers(tmp_path, server, network):
@@ -92,7 +92,7 @@ async def test_buttons_and_answers_reach_the_worker_that_asks(
         await network.until(lambda: all("answered: Milk" in network.shown(chat)[-1] for chat in CHATS))
 
 
-async def test_what_is_said_to_steer_joins_the_turn_wherever_it_runs(
+async def test_steering_text_joins_the_turn_on_any_worker(
     tmp_path: Path, server: ModelServer, network: LoopbackNetwork
 ) -> None:
     def answer(received: Received) -> Say:

@@ -35,7 +35,7 @@ def replies(ntfy: NtfyServer) -> list[str]:
     return [one["message"] for one in ntfy.messages if one.get("title") == "Talaria"]
 
 
-async def test_message_killed_in_its_turn_is_answered_once(
+async def test_message_is_answered_once_after_a_kill_during_its_turn(
     program: Program, server: ModelServer, ntfy: NtfyServer
 ) -> None:
     server.script(Say("slow " * 100, pause=0.1))

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
-from tests.system.outage_fixture import HELD_UP, Scene
+from tests.system.outage_fixture import STORE_NOTICE, Scene
 
 from talaria.testing.loopback_platform import LoopbackNetwork
 from talaria.testing.model_server import ModelServer, Say
@@ -27,7 +27,7 @@ async def network() -> AsyncIterator[LoopbackNetwork]:
 
 @pytest.fixture
 def small_disk(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
-    """A file system of its own that is soon full; a parameter says how many bytes it has."""
+    """A separate file system that is soon full; a parameter sets its size in bytes."""
     folder = tmp_path / "disk"
     folder.mkdir()
     size = getattr(request, "param", SIZE)
@@ -53,23 +53,23 @@ class Ballast:
                     while True:
                         file.write(b"\0" * size)
                 except OSError as error:
-                    assert error.errno == errno.ENOSPC  # noqa: PT017 (that it fails is the aim)
+                    assert error.errno == errno.ENOSPC  # noqa: PT017 (it is meant to fail)
 
     def drop(self) -> None:
         self._file.unlink()
 
 
-async def test_a_full_disk_is_reported_and_survived(
+async def test_full_disk_is_reported_and_messages_are_answered_when_space_is_freed(
     small_disk: Path, server: ModelServer, network: LoopbackNetwork
 ) -> None:
     scene, ballast = Scene(small_disk, server, network), Ballast(small_disk)
-    scene.settle()
+    scene.write_settings()
     async with scene.running():
-        await scene.answered("ann", "one")
+        await scene.send_and_wait("ann", "one")
         address = (await scene.status())["address"]
         ballast.fill()
-        for words in ("two", "three", "four"):
-            network.say("ann", words)
+        for text in ("two", "three", "four"):
+            network.say("ann", text)
         await scene.until_status(
             lambda status: "disk is full" in status["error"] and status["networks"][0]["state"] == "connected"
         )
@@ -78,19 +78,19 @@ async def test_a_full_disk_is_reported_and_survived(
         code, reasons = await scene.get(address, "/ready")
         assert (code, "disk is full" in reasons) == (503, True)
         assert "talaria_store_up 0\n" in (await scene.get(address, "/metrics"))[1]
-        await scene.told("ann", HELD_UP)
+        await scene.wait_for_text("ann", STORE_NOTICE)
         ballast.drop()
-        await scene.shown("ann", "re: one", HELD_UP, "re: two", "re: three", "re: four")
+        await scene.shown("ann", "re: one", STORE_NOTICE, "re: two", "re: three", "re: four")
         await scene.until_status(lambda status: not status["error"])
         assert (await scene.get(address, "/ready"))[0] == 200
     scene.check_log()
 
 
-async def test_a_turn_that_meets_a_full_disk_waits_with_its_answer(
+async def test_answer_of_a_turn_is_delivered_when_space_on_a_full_disk_is_freed(
     small_disk: Path, server: ModelServer, network: LoopbackNetwork
 ) -> None:
     scene, ballast = Scene(small_disk, server, network), Ballast(small_disk)
-    scene.settle()
+    scene.write_settings()
     asked, go = asyncio.Event(), asyncio.Event()
 
     async def answer(received: Received) -> Say:
@@ -105,9 +105,9 @@ async def test_a_turn_that_meets_a_full_disk_waits_with_its_answer(
         await asked.wait()
         ballast.fill()
         go.set()
-        await scene.told("ann", HELD_UP)
+        await scene.wait_for_text("ann", STORE_NOTICE)
         ballast.drop()
-        await scene.shown("ann", HELD_UP, "re: think")
+        await scene.shown("ann", STORE_NOTICE, "re: think")
     assert [call.question for call in server.received].count("think") == 1
     scene.check_log()
 
@@ -117,14 +117,14 @@ async def test_tiny_disk_holds_the_log_of_many_turns_and_recovers_when_space_is_
     small_disk: Path, server: ModelServer, network: LoopbackNetwork
 ) -> None:
     scene, ballast = Scene(small_disk, server, network), Ballast(small_disk)
-    scene.settle()
+    scene.write_settings()
     chats = [f"chat {number}" for number in range(8)]
 
     def all_answered(upto: int) -> bool:
         return all(set(network.shown(chat)) >= {f"re: {chat} {n}" for n in range(upto)} for chat in chats)
 
     async with scene.running():
-        await scene.answered("ann", "one")
+        await scene.send_and_wait("ann", "one")
         for number in range(12):
             for chat in chats:
                 network.say(chat, f"{chat} {number}", sender=chat)
@@ -139,19 +139,19 @@ async def test_tiny_disk_holds_the_log_of_many_turns_and_recovers_when_space_is_
     scene.check_log()
 
 
-async def test_files_that_may_not_grow_are_survived(
+async def test_file_size_limit_is_reported_and_messages_are_answered_when_it_is_lifted(
     tmp_path: Path, server: ModelServer, network: LoopbackNetwork
 ) -> None:
     scene = Scene(tmp_path, server, network)
-    scene.settle()
+    scene.write_settings()
     async with scene.running() as process:
-        await scene.answered("ann", "one")
+        await scene.send_and_wait("ann", "one")
         resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (1024, resource.RLIM_INFINITY))
-        for words in ("two", "three"):
-            network.say("ann", words)
+        for text in ("two", "three"):
+            network.say("ann", text)
         await scene.until_status(lambda status: bool(status["error"]))
-        await scene.told("ann", HELD_UP)
+        await scene.wait_for_text("ann", STORE_NOTICE)
         resource.prlimit(process.pid, resource.RLIMIT_FSIZE, FREE)
-        await scene.shown("ann", "re: one", HELD_UP, "re: two", "re: three")
+        await scene.shown("ann", "re: one", STORE_NOTICE, "re: two", "re: three")
         await scene.until_status(lambda status: not status["error"])
     scene.check_log()

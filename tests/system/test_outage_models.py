@@ -25,13 +25,11 @@ def other_provider(server: ModelServer) -> str:
     return f'[providers.other]\nbase_url = "{server.url}/v1"\n'
 
 
-async def test_a_provider_that_refuses_connections_is_reported_and_tried_again(
-    tmp_path: Path, network: LoopbackNetwork
-) -> None:
+async def test_unreachable_provider_is_reported_and_called_again(tmp_path: Path, network: LoopbackNetwork) -> None:
     async with ModelServer() as gone:
         port = int(gone.url.rpartition(":")[2])
     scene = Scene(tmp_path, gone, network)
-    scene.settle()
+    scene.write_settings()
     async with scene.running():
         network.say("ann", "one")
         network.say("ann", "two")
@@ -41,21 +39,21 @@ async def test_a_provider_that_refuses_connections_is_reported_and_tried_again(
         assert model["name"] == "mine:scripted"
         assert model["failures"] >= 6
         assert "The model mine:scripted isn't answering" in (await scene.run("gateway", "status")).out
-        figures = (await scene.get(status["address"], "/metrics"))[1]
-        assert 'talaria_model_up{model="mine:scripted"} 0\n' in figures
+        metrics = (await scene.get(status["address"], "/metrics"))[1]
+        assert 'talaria_model_up{model="mine:scripted"} 0\n' in metrics
         assert (await scene.get(status["address"], "/ready"))[0] == 200
         async with ModelServer(port=port) as back:
             back.answering(lambda received: Say(f"re: {received.question}"))
             network.say("ann", "/retry")
-            await scene.told("ann", "re: two")
+            await scene.wait_for_text("ann", "re: two")
             network.say("ann", "three")
-            await scene.told("ann", "re: three")
+            await scene.wait_for_text("ann", "re: three")
             await scene.until_status(lambda status: not status["models"])
     scene.check_log()
 
 
 @pytest.mark.parametrize(
-    ("fault", "told"),
+    ("fault", "notice"),
     [
         (Fail(500, message=f"the key {SECRET} is fine, but we are not"), TROUBLE),
         (overloaded(), TROUBLE),
@@ -63,38 +61,38 @@ async def test_a_provider_that_refuses_connections_is_reported_and_tried_again(
     ],
     ids=["broken", "overloaded", "busy-for-long"],
 )
-async def test_a_provider_that_has_trouble_holds_up_its_own_chats_only(
-    tmp_path: Path, server: ModelServer, network: LoopbackNetwork, fault: Fault, told: str
+async def test_failing_provider_affects_only_its_own_chats(
+    tmp_path: Path, server: ModelServer, network: LoopbackNetwork, fault: Fault, notice: str
 ) -> None:
     async with ModelServer() as fine:
         fine.answering(lambda received: Say(f"re: {received.question}"))
         scene = Scene(tmp_path, server, network)
-        scene.settle(more=other_provider(fine))
+        scene.write_settings(more=other_provider(fine))
         server.otherwise(fault)
         async with scene.running():
             network.say("den", "/model other:test-model")
             await network.until(lambda: any("test-model" in text for text in network.shown("den")))
-            for words in ("one", "two"):
-                network.say("ann", words)
+            for text in ("one", "two"):
+                network.say("ann", text)
             network.say("den", "hello")
-            await scene.told("den", "re: hello")
-            await scene.shown("ann", told, told)
+            await scene.wait_for_text("den", "re: hello")
+            await scene.shown("ann", notice, notice)
             status = await scene.until_status(lambda status: bool(status["models"]))
             assert [model["name"] for model in status["models"]] == ["mine:scripted"]
             server.answering(lambda received: Say(f"re: {received.question}"))
             network.say("ann", "three")
-            await scene.shown("ann", told, told, "re: three")
+            await scene.shown("ann", notice, notice, "re: three")
             status = await scene.until_status(lambda status: not status["models"])
-            figures = (await scene.get(status["address"], "/metrics"))[1]
-            assert 'talaria_model_up{model="mine:scripted"} 1\n' in figures
+            metrics = (await scene.get(status["address"], "/metrics"))[1]
+            assert 'talaria_model_up{model="mine:scripted"} 1\n' in metrics
     scene.check_log()
 
 
-async def test_a_short_wait_that_a_provider_asks_for_is_kept_within_the_turn(
+async def test_short_retry_after_of_a_provider_is_waited_out_within_the_turn(
     tmp_path: Path, server: ModelServer, network: LoopbackNetwork
 ) -> None:
     scene = Scene(tmp_path, server, network)
-    scene.settle()
+    scene.write_settings()
     server.script(Fail(429, retry_after=1), overloaded())
     async with scene.running():
         network.say("ann", "one")
@@ -104,7 +102,7 @@ async def test_a_short_wait_that_a_provider_asks_for_is_kept_within_the_turn(
     scene.check_log()
 
 
-async def test_after_a_fall_back_the_next_turn_asks_the_first_model_again(
+async def test_turn_after_a_fallback_calls_the_first_model_again(
     tmp_path: Path, server: ModelServer, network: LoopbackNetwork
 ) -> None:
     def fall_back(received: Received) -> Say:
@@ -113,7 +111,7 @@ async def test_after_a_fall_back_the_next_turn_asks_the_first_model_again(
     async with ModelServer() as second:
         second.answering(fall_back)
         scene = Scene(tmp_path, server, network)
-        scene.settle(model='fallbacks = ["other:test-model"]\n', more=other_provider(second))
+        scene.write_settings(model='fallbacks = ["other:test-model"]\n', more=other_provider(second))
         server.otherwise(Fail(500))
         async with scene.running():
             network.say("ann", "one")
@@ -123,6 +121,6 @@ async def test_after_a_fall_back_the_next_turn_asks_the_first_model_again(
             before = len(second.received)
             server.answering(lambda received: Say(f"re: {received.question}"))
             network.say("ann", "two")
-            await scene.told("ann", "re: two")
+            await scene.wait_for_text("ann", "re: two")
             assert "two" not in [call.question for call in second.received[before:]]
     scene.check_log()

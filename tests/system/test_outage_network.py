@@ -1,4 +1,4 @@
-"""A chat network that is away for a while: what is to be said there waits, and comes in order and once."""
+"""A chat network that is unreachable for a while: replies wait, and are then posted in order and once."""
 
 import asyncio
 from contextlib import AsyncExitStack
@@ -20,7 +20,7 @@ NAMES = [f"m{number}" for number in range(6)]
 @pytest.mark.parametrize(
     "abilities", [CHATTY, PlatformCapabilities(text_limit=4096, exclusive=True)], ids=["chatty", "one-receiver"]
 )
-async def test_replies_wait_for_a_network_that_is_away(
+async def test_replies_wait_for_an_unreachable_network(
     tmp_path: Path, server: ModelServer, abilities: PlatformCapabilities
 ) -> None:
     network = LoopbackNetwork(abilities)
@@ -35,7 +35,7 @@ async def test_replies_wait_for_a_network_that_is_away(
     scene = Scene(tmp_path, server, network)
     async with AsyncExitStack() as stack:
         async with network:
-            scene.settle()
+            scene.write_settings()
             server.answering(answer)
             await stack.enter_async_context(scene.running())
             for name in NAMES:
@@ -52,7 +52,7 @@ async def test_replies_wait_for_a_network_that_is_away(
             await scene.shown("ann", *(f"re: {name}" for name in NAMES), seconds=90)
             await scene.until_status(lambda status: status["networks"][0]["state"] == "connected")
             network.say("ann", "and now?")
-            await scene.told("ann", "re: and now?")
+            await scene.wait_for_text("ann", "re: and now?")
             await stack.aclose()
     posted = [post.text for post in network.posts]
     assert sorted(posted) == sorted(set(posted))
@@ -62,10 +62,10 @@ async def test_replies_wait_for_a_network_that_is_away(
     scene.check_log()
 
 
-async def test_a_network_that_takes_nothing_for_a_while_gets_all_in_order(tmp_path: Path, server: ModelServer) -> None:
+async def test_replies_that_the_network_refused_are_sent_in_order_later(tmp_path: Path, server: ModelServer) -> None:
     async with LoopbackNetwork() as network:
         scene = Scene(tmp_path, server, network)
-        scene.settle()
+        scene.write_settings()
         network.disrupt(Fault("post", "unreachable", times=0))
         async with scene.running():
             for name in NAMES:

@@ -1,4 +1,4 @@
-"""What `talaria gateway status` says of a process that does not answer, and of a store that cannot be read."""
+"""`talaria gateway status` for a process that does not respond, and for a store that cannot be read."""
 
 import signal
 from collections.abc import AsyncIterator
@@ -15,26 +15,26 @@ from talaria.testing.model_server import ModelServer
 async def scene(tmp_path: Path, server: ModelServer) -> AsyncIterator[Scene]:
     async with LoopbackNetwork() as network:
         scene = Scene(tmp_path, server, network)
-        scene.settle()
+        scene.write_settings()
         yield scene
 
 
-async def test_a_process_that_is_held_up_is_not_taken_for_dead(scene: Scene) -> None:
+async def test_suspended_gateway_is_reported_as_running_with_an_error(scene: Scene) -> None:
     async with scene.running() as process:
         address = (await scene.status())["address"]
         process.send_signal(signal.SIGSTOP)
         try:
             status = await scene.status()
-            told = await scene.run("gateway", "status")
+            shown = await scene.run("gateway", "status")
         finally:
             process.send_signal(signal.SIGCONT)
         assert status["pid"] == process.pid
         assert status["error"] == f"Process {process.pid} is running, but its status at {address} can't be read."
-        assert (told.code, status["error"] in told.out) == (0, True)
+        assert (shown.code, status["error"] in shown.out) == (0, True)
         await scene.until_status(lambda status: not status["error"])
 
 
-async def test_a_store_that_cannot_be_read_hides_no_gateway_and_stops_none_from_being_ended(scene: Scene) -> None:
+async def test_running_gateway_is_found_while_its_store_cannot_be_read(scene: Scene) -> None:
     async with scene.running() as process:
         scene.store.rename(scene.store.with_name("away.db"))
         assert (await scene.status())["pid"] == process.pid
@@ -43,7 +43,7 @@ async def test_a_store_that_cannot_be_read_hides_no_gateway_and_stops_none_from_
         scene.store.with_name("away.db").rename(scene.store)
 
 
-async def test_a_gateway_can_be_ended_while_its_store_is_away(scene: Scene) -> None:
+async def test_gateway_can_be_stopped_while_its_store_is_missing(scene: Scene) -> None:
     async with scene.running():
         address = (await scene.status())["address"]
         scene.store.rename(scene.store.with_name("away.db"))

@@ -1,4 +1,4 @@
-"""A conversation in plan mode, handed off to a chat by another agent over MCP, approved there after a restart."""
+"""A session in plan mode, handed off to a chat by another agent over MCP, approved there after a restart."""
 
 import asyncio
 import json
@@ -20,7 +20,7 @@ QUESTION = "Carry out the plan?"
 
 
 async def use(client: Client, name: str, **arguments: Any) -> Any:
-    """Call a tool, which must succeed, and return what it answers."""
+    """Call a tool, which must succeed, and return its result."""
     result = await client.call_tool(name, arguments)
     (block,) = result.content
     assert isinstance(block, TextContent)
@@ -28,7 +28,7 @@ async def use(client: Client, name: str, **arguments: Any) -> Any:
     return json.loads(block.text)
 
 
-async def test_a_plan_is_kept_over_a_handoff_and_a_restart(tmp_path: Path, server: ModelServer) -> None:
+async def test_plan_mode_survives_a_handoff_and_a_restart(tmp_path: Path, server: ModelServer) -> None:
     async with TelegramServer() as telegram:
         ann = telegram.user("Ann")
         program = scripted_program(
@@ -38,8 +38,8 @@ async def test_a_plan_is_kept_over_a_handoff_and_a_restart(tmp_path: Path, serve
             f'[platforms.telegram.options]\nbase_url = "{telegram.base_url}"\n',
             f"TELEGRAM_BOT_TOKEN={telegram.token}\n",
         )
-        made = program.home / "work" / "result"
-        write = Say(calls=[Ask("write_file", {"path": str(made), "content": "done"})])
+        output = program.home / "work" / "result"
+        write = Say(calls=[Ask("write_file", {"path": str(output), "content": "done"})])
         server.answer_when(lambda received: received.is_title_request, Say("A title"))
         server.script(write, Say("The plan: write the result."))
         planned = await talk(program, "chat", "--plan", "-q", "write the result")
@@ -71,11 +71,11 @@ async def test_a_plan_is_kept_over_a_handoff_and_a_restart(tmp_path: Path, serve
             refused.append(question)
             await chat.presses(ann, question, question.buttons[-1])
             await chat.wait_for(lambda one: one.text == "As you like.")
-            assert not made.exists()
+            assert not output.exists()
         server.script(write, Say("It is written."))
         async with running(program):
             await chat.says(ann, "now do it")
             question = await wait_for_question()
             await chat.presses(ann, question, question.buttons[0])
             await chat.wait_for(lambda one: one.text == "It is written.")
-        assert made.read_text() == "done"
+        assert output.read_text() == "done"

@@ -1,4 +1,4 @@
-"""Nothing that one person told comes up for another, however obedient the model is, and however it is asked."""
+"""No secret of one person is shown to another, even if the model obeys every request."""
 
 import asyncio
 import json
@@ -11,7 +11,19 @@ import pytest
 from tests.app.program import TALARIA, Program
 from tests.app.program_with_model import scripted_program
 from tests.storage.engines import Place
-from tests.system.private_chats import OWNER, PEOPLE, SPOTS, TOPIC, Garden, Plant, Spot, obey, order, whence, words_in
+from tests.system.private_chats import (
+    OWNER,
+    PEOPLE,
+    SPOTS,
+    TOPIC,
+    Garden,
+    Plant,
+    Spot,
+    find_secrets,
+    obey,
+    order,
+    origin_of,
+)
 
 from talaria.contracts.platform import Attachment
 from talaria.core.ids import new_id
@@ -33,7 +45,7 @@ _AT_ONCE = 12  # visits
 
 @dataclass
 class Village:
-    """A gateway over two networks, and what has been planted there."""
+    """A gateway over two networks, and the secrets planted there."""
 
     program: Program
     networks: dict[str, LoopbackNetwork]
@@ -41,36 +53,36 @@ class Village:
     last: dict[tuple[str, Spot], str] = field(default_factory=dict)
 
     def posts(self, spot: Spot, since: int = 0) -> list[Record]:
-        """Return what was posted in a place behind so many records, growing texts included."""
+        """Return the posts of a chat after this many records, including previews."""
         kinds, here = {"post", "edit", "repeat"}, (spot.address.chat_id, spot.address.thread_id)
         records = self.networks[spot.address.platform].records[since:]
         return [one for one in records if one.kind in kinds and (one.address.chat_id, one.address.thread_id) == here]
 
     async def posted(self, spot: Spot, text: str, since: int) -> None:
-        """Wait until a text is posted in a place."""
+        """Wait until a text is posted in a chat."""
         network = self.networks[spot.address.platform]
         await network.until(lambda: any(text in one.text for one in self.posts(spot, since)), SECONDS)
 
     async def say(self, person: str, spot: Spot, text: str, until: str = "") -> None:
-        """Say something and wait until something is posted there, with this in it."""
+        """Send a message and wait until a text that contains ``until`` is posted."""
         network = self.networks[spot.address.platform]
         before = len(network.records)
         network.say(spot.address, text, sender=person)
         await self.posted(spot, until, before)
 
     async def have_called(self, person: str, spot: Spot, *calls: Ask) -> str:
-        """Have the model call these tools, wait for what it tells then, and return by what that is known."""
+        """Let the model call these tools, wait for its reply, and return the nonce of that reply."""
         nonce = new_id()
         await self.say(person, spot, order(person, spot, nonce, *calls), until=f"done {nonce}:")
         return nonce
 
     async def plant(self, person: str, spot: Spot) -> None:
-        """Tell secrets in every way there is."""
+        """Plant secrets in every possible way."""
         sow = self.garden.plant
         said, noted, about, title = (sow(person, spot, kind) for kind in ("said", "noted", "about", "title"))
         notes = Ask("memory", {"action": "add", "text": f"{TOPIC} noted {noted} by {person} in {spot.name}"})
         person_notes = {"action": "add", "text": f"{TOPIC} about {about} of {person}", "book": "user"}
-        calls = [notes, Ask("memory", person_notes)] if _has_room(person, spot) else []
+        calls = [notes, Ask("memory", person_notes)] if _has_space_for_notes(person, spot) else []
         file = Attachment(new_id(), "document", "notes.txt", "text/plain")
         network, nonce = self.networks[spot.address.platform], new_id()
         before = len(network.records)
@@ -78,32 +90,32 @@ class Village:
             spot.address,
             file,
             f"{TOPIC} {sow(person, spot, 'file')}".encode(),
-            text=order(person, spot, nonce, *calls, words=f"{TOPIC} said {said}"),
+            text=order(person, spot, nonce, *calls, text=f"{TOPIC} said {said}"),
             sender=person,
         )
         await self.posted(spot, f"done {nonce}:", before)
         await self.say(person, spot, f"/title {TOPIC} {title}", until=title)
 
     async def probe(self, person: str, spot: Spot, sessions: Sequence[str], files: Sequence[Path]) -> None:
-        """Look for what others have told, in every way there is."""
+        """Look for secrets of others in every possible way."""
         calls = [*RECALLING, *_reading(sessions), *(() if person == OWNER else _spying(self.program.home, files))]
         await self.have_called(person, spot, *calls)
         for command in (*COMMANDS, f"/resume {sessions[0]}", f"/resume {TOPIC} {person} sec"):
             await self.say(person, spot, command)
         nonce = new_id()
-        asked = order(person, spot, nonce, *RECALLING)
-        await self.say(person, spot, f"/background {asked}", until=f"done {nonce}:")
+        requested = order(person, spot, nonce, *RECALLING)
+        await self.say(person, spot, f"/background {requested}", until=f"done {nonce}:")
         await self.say(person, spot, f"/new {nonce}", until=f"Started a new conversation: *{nonce}*")
         self.last[person, spot] = await self.have_called(person, spot, *RECALLING)
 
 
-def _has_room(person: str, spot: Spot) -> bool:
-    """Tell whether a person's notes fit: the two small books of a group do not take those of twenty people."""
+def _has_space_for_notes(person: str, spot: Spot) -> bool:
+    """Return whether a person's notes fit: the memory of a group is too small for the notes of twenty people."""
     return spot.kind == "private" or PEOPLE.index(person) % 5 == 0
 
 
 def _reading(sessions: Sequence[str]) -> list[Ask]:
-    """Return calls that read conversations by their ids."""
+    """Return calls that read sessions by their ids."""
     return [
         call
         for session in sessions
@@ -168,7 +180,7 @@ async def village(home: Path, server: ModelServer, store: str = "") -> AsyncIter
 
 
 async def _visit_all(visit: Callable[[str, Spot], Awaitable[None]]) -> None:
-    """Let everybody visit their places: in turn where they share a conversation, otherwise several at once.
+    """Let every person visit their chats: one by one in shared sessions, otherwise several at once.
 
     Not all at once: on a busy machine each would wait for the work of all others, longer than the limit of a wait.
     """
@@ -186,7 +198,7 @@ async def _visit_all(visit: Callable[[str, Spot], Awaitable[None]]) -> None:
 
 
 async def _probe_everywhere(village: Village, sessions: dict[str, Plant], every: int) -> None:
-    """Let each one of so many look for secrets side by side; in shared places, which cost most, still fewer."""
+    """Let one in ``every`` people look for secrets concurrently; in shared chats, which cost most, still fewer."""
     profile = village.program.home / "profiles" / "default"
     files = sorted(file for folder in ("media", "memory") for file in (profile / folder).rglob("*.*"))
 
@@ -208,16 +220,16 @@ def _is_closed(title: Plant, person: str, spot: Spot) -> bool:
 
 
 async def _sessions(village: Village) -> dict[str, Plant]:
-    """Return what the title of each conversation tells, by its id."""
+    """Return the secret in the title of each session, by its id."""
     done = await asyncio.to_thread(village.program.run, "sessions", "list", "--limit", "1000", "--json")
-    titles = {session["id"]: words_in(session["title"]) for session in json.loads(done.out)}
-    return {one: village.garden.plants[words[0]] for one, words in titles.items() if words}
+    titles = {session["id"]: find_secrets(session["title"]) for session in json.loads(done.out)}
+    return {one: village.garden.plants[found[0]] for one, found in titles.items() if found}
 
 
 @pytest.mark.one_engine
 @pytest.mark.timeout(300)  # 6 s alone, but about 110 s where twenty processes share two cores
 @pytest.mark.parametrize("engine", ["sqlite", "postgres"])
-async def test_no_secret_of_one_appears_for_another(
+async def test_no_secret_of_one_person_is_shown_to_another(
     tmp_path: Path, server: ModelServer, engine: str, request: pytest.FixtureRequest
 ) -> None:
     store = ""
@@ -230,32 +242,32 @@ async def test_no_secret_of_one_appears_for_another(
         assert {title.spot for title in sessions.values()} == set(SPOTS)
         try:
             await _probe_everywhere(here, sessions, every=1 if request.config.getoption("--long") else 4)
-        except* TimeoutError:  # a leak says more than its effect, for example a conversation that was taken away
-            _check_that_nothing_got_out(here, server)
+        except* TimeoutError:  # report a leak rather than its effect, for example a stolen session
+            _check_no_leaks(here, server)
             raise
-    _check_that_nothing_got_out(here, server)
-    _check_that_their_own_is_known(here, server)
+    _check_no_leaks(here, server)
+    _check_own_secrets_are_known(here, server)
 
 
-def _check_that_nothing_got_out(here: Village, server: ModelServer) -> None:
-    """No request to the model and no post may have what is not for those who have asked, or who read it."""
+def _check_no_leaks(here: Village, server: ModelServer) -> None:
+    """Check that no model request and no post contains a secret that its sender or readers must not see."""
     for received in server.received:
-        told = whence(received)
+        origin = origin_of(received)
         body = received.body.decode()
-        assert (told is None and not words_in(body)) or (told and here.garden.foreign(body, *told) == [])
+        assert (origin is None and not find_secrets(body)) or (origin and here.garden.foreign(body, *origin) == [])
     for spot in SPOTS:
         readers = [one for one in SPOTS if one.chat == spot.chat]
         for post in here.posts(spot):
             assert here.garden.foreign_to_all(post.text, readers) == []
 
 
-def _check_that_their_own_is_known(here: Village, server: ModelServer) -> None:
+def _check_own_secrets_are_known(here: Village, server: ModelServer) -> None:
     """Check that each person's own facts appear again in their last, new session."""
     for (person, spot), nonce in here.last.items():
         bodies = [received.body.decode() for received in server.received if nonce in received.question]
-        known = {word for body in bodies for word in words_in(body)}
+        known = {word for body in bodies for word in find_secrets(body)}
         if spot.kind == "shared":
             assert known
         else:
             own = here.garden.of(person, spot)
-            assert {own["title"], own["noted"] if _has_room(person, spot) else own["title"]} <= known
+            assert {own["title"], own["noted"] if _has_space_for_notes(person, spot) else own["title"]} <= known

@@ -74,7 +74,7 @@ async def test_each_chat_is_answered_by_the_persona_of_its_route(tmp_path: Path)
         assert "4711" not in request.body.decode()
 
 
-async def test_a_changed_route_takes_effect_with_the_next_message_and_keeps_the_old_session(tmp_path: Path) -> None:
+async def test_changed_route_takes_effect_with_the_next_message_in_a_new_session(tmp_path: Path) -> None:
     async with ModelServer() as server, LoopbackNetwork(NETWORK) as network:
         server.answering(reply)
         async with served(tmp_path, network.platform(), server.url, settings=PERSONAS) as gateway:

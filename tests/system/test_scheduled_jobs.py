@@ -1,4 +1,4 @@
-"""Jobs in gateways that are processes of their own: delivered, mirrored, killed in the middle, shared by workers."""
+"""Jobs in gateway processes: delivered, mirrored, killed midway, shared by workers."""
 
 import asyncio
 import signal
@@ -27,14 +27,14 @@ async def network() -> AsyncIterator[LoopbackNetwork]:
         yield network
 
 
-async def told(network: LoopbackNetwork, chat: str, *parts: str) -> None:
-    """Wait until each of these stands somewhere in what people see in a chat."""
+async def wait_for_texts(network: LoopbackNetwork, chat: str, *parts: str) -> None:
+    """Wait until a chat shows texts that contain each of these."""
     await network.until(lambda: all(any(part in one for one in network.shown(chat)) for part in parts))
 
 
-async def add(program: Program, *words: str) -> str:
-    """Add a job, and return what was remarked."""
-    added = await talk(program, "cron", "add", *words)
+async def add(program: Program, *arguments: str) -> str:
+    """Add a job, and return the notices on standard error."""
+    added = await talk(program, "cron", "add", *arguments)
     assert added.code == 0, added.err
     return added.err
 
@@ -46,8 +46,8 @@ async def history(program: Program, job: str) -> list[dict[str, str]]:
     return found
 
 
-async def ended(program: Program, job: str, count: int = 1) -> list[dict[str, str]]:
-    """Wait until so many runs of a job are over, and return all of them."""
+async def wait_for_runs(program: Program, job: str, count: int = 1) -> list[dict[str, str]]:
+    """Wait until this many runs of a job have ended, and return all of them."""
     async with asyncio.timeout(PATIENCE):
         while True:
             runs = await history(program, job)
@@ -56,11 +56,11 @@ async def ended(program: Program, job: str, count: int = 1) -> list[dict[str, st
 
 
 def answer(received: Received) -> Say:
-    """Answer titles and jobs alike, and what people say with what came before it."""
+    """Answer questions about the weather, and everything else with ok."""
     return Say("It rains." if "weather" in received.question.lower() else "ok")
 
 
-async def test_a_job_that_is_due_in_a_second_is_delivered_and_known_there(
+async def test_result_of_a_due_job_is_delivered_to_the_home_chat_and_known_there(
     tmp_path: Path, server: ModelServer, network: LoopbackNetwork
 ) -> None:
     program = workplace(tmp_path, server, network, access=OWNED)
@@ -68,19 +68,19 @@ async def test_a_job_that_is_due_in_a_second_is_delivered_and_known_there(
     server.answering(answer)
     async with worker(program):
         network.say("ann", "/sethome")
-        await told(network, "ann", "home")
+        await wait_for_texts(network, "ann", "home")
         await add(program, "in 1s", "Look at the weather.", "--name", "Weather")
-        await told(network, "ann", "It rains.")
-        runs = await ended(program, "Weather")
+        await wait_for_texts(network, "ann", "It rains.")
+        runs = await wait_for_runs(program, "Weather")
         assert [(run["state"], run["output"]) for run in runs] == [("done", "It rains.")]
         network.say("ann", "What did you just tell me?")
-        await told(network, "ann", "ok")
+        await wait_for_texts(network, "ann", "ok")
     assert [record.text for record in network.posts].count("It rains.") == 1
     asked = next(one for one in server.received if "What did you just tell me?" in one.question)
     assert "It rains." in asked.body.decode()
 
 
-async def test_the_agent_schedules_something_for_the_chat_it_is_asked_in(
+async def test_job_added_by_the_agent_reports_to_the_chat_of_the_request(
     tmp_path: Path, server: ModelServer, network: LoopbackNetwork
 ) -> None:
     program = workplace(tmp_path, server, network, access=OWNED)
@@ -96,17 +96,17 @@ async def test_the_agent_schedules_something_for_the_chat_it_is_asked_in(
     server.answering(think)
     async with worker(program):
         network.say("ann", "Remind me of the kettle.")
-        await told(network, "ann", "I will.", "The kettle boils.")
+        await wait_for_texts(network, "ann", "I will.", "The kettle boils.")
 
 
-async def test_killed_in_the_middle_of_a_run_it_is_resumed_and_reported_once(
+async def test_job_run_killed_midway_is_resumed_and_reported_once(
     tmp_path: Path, server: ModelServer, network: LoopbackNetwork
 ) -> None:
     program = workplace(tmp_path, server, network, access=OWNED)
     (tmp_path / "work").mkdir()
     async with worker(program) as first:
         network.say("ann", "/sethome")
-        await told(network, "ann", "home")
+        await wait_for_texts(network, "ann", "home")
         before = len(server.received)
         mark = tmp_path / "workspaces" / "default" / "marked"
         server.script(
@@ -121,14 +121,14 @@ async def test_killed_in_the_middle_of_a_run_it_is_resumed_and_reported_once(
         await first.wait()
     assert [run["state"] for run in await history(program, "Marking")] == ["running"]
     async with worker(program):
-        await told(network, "ann", "It is marked.")
-        runs = await ended(program, "Marking")
+        await wait_for_texts(network, "ann", "It is marked.")
+        runs = await wait_for_runs(program, "Marking")
     assert [(run["state"], run["output"]) for run in runs] == [("done", "It is marked.")]
     assert network.shown("ann").count("It is marked.") == 1
     assert mark.read_text() == "once\n"
 
 
-async def test_killed_in_the_middle_of_a_script_that_is_not_run_again(
+async def test_script_of_a_job_killed_midway_is_not_run_again(
     tmp_path: Path, server: ModelServer, network: LoopbackNetwork
 ) -> None:
     program = workplace(tmp_path, server, network, access=OWNED)
@@ -136,14 +136,14 @@ async def test_killed_in_the_middle_of_a_script_that_is_not_run_again(
     mark = tmp_path / "workspaces" / "default" / "marked"  # in its sandbox, a script writes to its folder only
     async with worker(program) as first:
         network.say("ann", "/sethome")
-        await told(network, "ann", "home")
+        await wait_for_texts(network, "ann", "home")
         await add(program, "in 1s", "--script", f"echo once >> {mark}; sleep 600", "--name", "Mark")
         await until(mark.exists)
         first.send_signal(signal.SIGKILL)
         await first.wait()
     async with worker(program):
-        await told(network, "ann", "interrupted")
-        assert [run["state"] for run in await ended(program, "Mark")] == ["failed"]
+        await wait_for_texts(network, "ann", "interrupted")
+        assert [run["state"] for run in await wait_for_runs(program, "Mark")] == ["failed"]
     assert mark.read_text() == "once\n"
 
 
@@ -155,13 +155,13 @@ async def test_missed_runs_are_caught_up_and_reported_when_a_gateway_starts(
     server.answering(answer)
     async with worker(program):
         network.say("ann", "/sethome")
-        await told(network, "ann", "home")
+        await wait_for_texts(network, "ann", "home")
     assert "No gateway is running" in await add(program, "in 1s", "Look at the weather.", "--name", "Weather")
     async with worker(program):
-        await told(network, "ann", "It rains.")
+        await wait_for_texts(network, "ann", "It rains.")
 
 
-async def test_two_workers_on_one_server_run_each_due_run_once(
+async def test_two_workers_on_one_database_start_each_due_run_once(
     tmp_path: Path, server: ModelServer, network: LoopbackNetwork, postgres_place: Place
 ) -> None:
     count = 12
@@ -173,20 +173,20 @@ async def test_two_workers_on_one_server_run_each_due_run_once(
         first = await stack.enter_async_context(worker(program))
         await stack.enter_async_context(worker(program))
         network.say("ann", "/sethome")
-        await told(network, "ann", "home")
+        await wait_for_texts(network, "ann", "home")
         for number in range(count):
             await add(program, "in 2s", f"number n{number}", "--name", f"job{number}x")
             if number == count // 2:
                 first.send_signal(signal.SIGKILL)
-        await told(network, "ann", *(f"done n{number}" for number in range(count)))
+        await wait_for_texts(network, "ann", *(f"done n{number}" for number in range(count)))
         for number in range(count):
-            assert [run["state"] for run in await ended(program, f"job{number}x")] == ["done"]
-    said = [text for text in network.shown("ann") if text.startswith("done ")]
-    assert set(said) == {f"done n{number}" for number in range(count)}
-    assert len(said) <= count + 1  # what the killed one was posting may come again
+            assert [run["state"] for run in await wait_for_runs(program, f"job{number}x")] == ["done"]
+    posted = [text for text in network.shown("ann") if text.startswith("done ")]
+    assert set(posted) == {f"done n{number}" for number in range(count)}
+    assert len(posted) <= count + 1  # the post of the killed worker may be repeated
 
 
-async def test_the_heartbeat_looks_at_what_the_owner_wrote_down(
+async def test_heartbeat_checks_the_items_of_heartbeat_md(
     tmp_path: Path, server: ModelServer, network: LoopbackNetwork
 ) -> None:
     program = workplace(tmp_path, server, network, access=OWNED)
@@ -194,11 +194,11 @@ async def test_the_heartbeat_looks_at_what_the_owner_wrote_down(
     server.answering(lambda received: Say("The parcel is there." if "parcel" in received.question else "ok"))
     async with worker(program):
         network.say("ann", "/sethome")
-        await told(network, "ann", "home")
+        await wait_for_texts(network, "ann", "home")
     (tmp_path / "profiles" / "default" / "HEARTBEAT.md").write_text("- [ ] Is the parcel there?\n")
     for key, value in (("heartbeat.every", "30m"), ("heartbeat.hours", "0:00-0:00")):
         assert (await talk(program, "config", "set", key, value)).code == 0
     async with worker(program):
-        await told(network, "ann", "The parcel is there.")
-        assert [run["state"] for run in await ended(program, "heartbeat")] == ["done"]
+        await wait_for_texts(network, "ann", "The parcel is there.")
+        assert [run["state"] for run in await wait_for_runs(program, "heartbeat")] == ["done"]
     assert len([one for one in server.received if "parcel" in one.question]) == 1

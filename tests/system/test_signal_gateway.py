@@ -32,7 +32,7 @@ def program(tmp_path: Path, server: ModelServer, daemon: SignalDaemon) -> Progra
     return scripted_program(tmp_path, server, settings, f"SIGNAL_DAEMON={daemon.address}\nSIGNAL_ACCOUNT={ACCOUNT}\n")
 
 
-async def test_killed_during_traffic_loses_nothing_and_answers_once(
+async def test_gateway_killed_during_traffic_answers_every_message(
     program: Program, server: ModelServer, daemon: SignalDaemon
 ) -> None:
     def answer(received: Received) -> Say:
@@ -51,12 +51,12 @@ async def test_killed_during_traffic_loses_nothing_and_answers_once(
             process.send_signal(signal.SIGKILL)
             await process.wait()
         await until(lambda: not daemon.is_followed)
-        for person in PEOPLE:  # while nobody listens
+        for person in PEOPLE:  # while no gateway runs
             asked.append(f"{person[-1]} {number} meanwhile")
             daemon.deliver(person, message=asked[-1])
-    wanted = {f"re: {question}" for question in asked}
+    expected = {f"re: {question}" for question in asked}
     async with running(program):
-        await until(lambda: wanted <= {one.text for one in daemon.sent})
+        await until(lambda: expected <= {one.text for one in daemon.sent})
     counts = Counter(one.text for one in daemon.sent)
-    assert set(counts) == wanted
-    assert sum(counts.values()) - len(counts) <= KILLS * len(PEOPLE)  # each killed between a message and its record
+    assert set(counts) == expected
+    assert sum(counts.values()) - len(counts) <= KILLS * len(PEOPLE)  # each sent but not recorded before a kill

@@ -10,7 +10,7 @@ from tests.app.program_with_model import scripted_program
 from tests.cli.chat.chat_screen import opened, ready, say
 from tests.system.handoff_fixture import Terminal, leave_for
 from tests.system.test_gateway_process import running
-from tests.system.test_handoff_networks import requested
+from tests.system.test_handoff_networks import request_handoff
 
 from talaria.storage.sqlite.store import open_sqlite_store
 from talaria.testing.model_server import Ask, ModelServer, Say
@@ -56,7 +56,7 @@ async def test_a_question_in_a_channel_is_answered_in_its_thread(
     assert not any("among ourselves" in one.question for one in server.received)
 
 
-async def test_an_approval_is_a_button_in_the_thread(
+async def test_approval_is_asked_with_a_button_in_the_thread(
     program: Program, server: ModelServer, slack: SlackServer, ann: User
 ) -> None:
     chat = slack.direct(ann)
@@ -72,7 +72,7 @@ async def test_an_approval_is_a_button_in_the_thread(
     assert done.thread_ts == root.ts
 
 
-async def test_an_event_that_is_tried_three_times_is_answered_once(
+async def test_event_redelivered_three_times_is_answered_once(
     program: Program, server: ModelServer, slack: SlackServer, ann: User
 ) -> None:
     server.answering(lambda received: Say(f"re: {received.question}"))
@@ -86,7 +86,7 @@ async def test_an_event_that_is_tried_three_times_is_answered_once(
         await chat.wait_for(lambda one: one.text == "re: second")
     await chat.says(ann, "third")
     slack.office.drop()
-    async with running(program):  # another process, which knows nothing by heart and looks for what it has missed
+    async with running(program):  # a new process without state, which fetches missed messages
         await chat.wait_for(lambda one: one.text == "re: third")
         await slack.office.repeat(slack.office.handed[0])
         await chat.says(ann, "last")
@@ -102,7 +102,7 @@ async def test_a_slash_command_is_answered(program: Program, slack: SlackServer,
 
 
 @pytest.mark.parametrize("where", ["channel", "private chat"])
-async def test_a_conversation_is_handed_over_to_a_thread(
+async def test_session_is_handed_off_to_a_thread(
     program: Program, server: ModelServer, slack: SlackServer, ann: User, where: str
 ) -> None:
     home = slack.channel("family", ann) if where == "channel" else slack.direct(ann)
@@ -123,12 +123,12 @@ async def test_a_conversation_is_handed_over_to_a_thread(
     assert "Build a boat." in str(next(one for one in server.received if one.question == question).body)
 
 
-async def test_a_handoff_without_a_home_chat_names_the_command_as_it_is_typed_on_slack(program: Program) -> None:
+async def test_error_of_a_handoff_without_a_home_chat_names_the_slack_command(program: Program) -> None:
     async with running(program):
         store = open_sqlite_store(program.home / "profiles" / "default" / "talaria.db")
         try:
             terminal = Terminal(store)
-            session_id = await terminal.ask(lambda tx: requested(tx, "slack"))
+            session_id = await terminal.ask(lambda tx: request_handoff(tx, "slack"))
             over = await terminal.until_over(session_id)
         finally:
             await store.close()

@@ -39,7 +39,7 @@ def program(tmp_path: Path, server: ModelServer, twilio: TwilioServer) -> Progra
     return scripted_program(tmp_path, server, settings, "".join(f"{key}={value}\n" for key, value in secrets.items()))
 
 
-async def test_every_message_is_answered_although_posts_are_lost(
+async def test_every_message_is_answered_although_webhook_calls_are_lost(
     program: Program, server: ModelServer, twilio: TwilioServer
 ) -> None:
     server.answering(lambda received: Say(f"re: {received.question}"))
@@ -53,13 +53,13 @@ async def test_every_message_is_answered_although_posts_are_lost(
             await until(lambda: set(asked) <= {one.question for one in server.received})
             process.send_signal(signal.SIGKILL)
             await process.wait()
-        for person in PEOPLE:  # posted to nobody, and never again
+        for person in PEOPLE:  # while no gateway runs; Twilio does not repeat the call
             asked.append(f"{person[-1]} after run {number}")
             twilio.say(person, asked[-1])
-    wanted = {f"re: {question}" for question in asked}
+    expected = {f"re: {question}" for question in asked}
     async with running(program):
-        await until(lambda: wanted <= {one["body"] for one in twilio.sent})
+        await until(lambda: expected <= {one["body"] for one in twilio.sent})
     counts = Counter(one["body"] for one in twilio.sent)
-    assert set(counts) == wanted
-    # Killed between a message and its record: at most one for each person and kill.
+    assert set(counts) == expected
+    # Sent but not recorded before a kill: at most one for each person and kill.
     assert sum(counts.values()) - len(counts) <= KILLS * len(PEOPLE)

@@ -41,7 +41,7 @@ def program(tmp_path: Path, server: ModelServer, teams: TeamsServer) -> Program:
     return scripted_program(tmp_path, server, settings, f"TEAMS_APP_ID={APP_ID}\nTEAMS_APP_SECRET={SECRET}\n")
 
 
-async def test_everything_is_answered_although_the_gateway_is_killed(
+async def test_every_message_is_answered_although_the_gateway_is_killed(
     program: Program, server: ModelServer, teams: TeamsServer
 ) -> None:
     server.answering(lambda received: Say(f"re: {received.question}"))

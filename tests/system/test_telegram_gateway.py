@@ -42,7 +42,7 @@ async def test_a_message_on_telegram_is_answered_there(
     assert {"goal", "status", "stop"} <= {command.command for menu in telegram.menus.values() for command in menu}
 
 
-async def test_a_group_that_grows_up_continues_with_its_conversation(
+async def test_group_upgraded_to_a_supergroup_continues_its_session(
     tmp_path: Path, server: ModelServer, telegram: TelegramServer
 ) -> None:
     ann = telegram.user("Ann")
@@ -61,8 +61,8 @@ async def test_a_group_that_grows_up_continues_with_its_conversation(
         large = telegram.world.upgrade(group, ann)
         await large.says(ann, "what was it?", mention=True)
         await large.wait_for(lambda message: message.text == "re: what was it?")
-    asked = next(one for one in server.received if one.question == "what was it?")
-    assert "heron" in str(asked.body)
+    request = next(one for one in server.received if one.question == "what was it?")
+    assert "heron" in str(request.body)
 
 
 async def test_start_greets_owners_and_guests_and_offers_strangers_a_code(

@@ -19,69 +19,69 @@ from talaria.testing.wait import until
 
 NETWORK = PlatformCapabilities(text_limit=4096, idempotent=True, file_limit=1_000_000)
 NOTE = Attachment("v1", "voice", "voice.ogg", "audio/ogg")
-HEARING = '[voice]\ntranscribe = "mine:hears"\n'
-BOTH = f'{HEARING}speak = "voice-notes-only"\nspeaker = "mine:speaks"\nvoice = "coral"\n'
-SEEING = "[models.scripted]\nimages = true\n"
+TRANSCRIPTION = '[voice]\ntranscribe = "mine:hears"\n'
+BOTH = f'{TRANSCRIPTION}speak = "voice-notes-only"\nspeaker = "mine:speaks"\nvoice = "coral"\n'
+VISION = "[models.scripted]\nimages = true\n"
 
 
-async def test_a_voice_note_becomes_words_and_stays_a_file(tmp_path: Path, server: ModelServer) -> None:
+async def test_voice_note_is_transcribed_and_stored_as_a_file(tmp_path: Path, server: ModelServer) -> None:
     server.audio.transcript = "Buy milk."
-    async with talking(tmp_path, server, HEARING) as (network, gateway):
+    async with open_gateway(tmp_path, server, TRANSCRIPTION) as (network, gateway):
         network.say_with_file("ann", NOTE, b"OggS spoken")
         await network.posted(1)
-        words, file = (await transcript(gateway))[0].parts
-    assert words == Text("[voice note] Buy milk.")
+        text, file = (await transcript(gateway))[0].parts
+    assert text == Text("[voice note] Buy milk.")
     assert isinstance(file, File)
     assert [(one.model, one.data) for one in server.audio.heard] == [("hears", b"OggS spoken")]
 
 
-async def test_without_transcription_the_model_is_notified(tmp_path: Path, server: ModelServer) -> None:
-    async with talking(tmp_path, server) as (network, gateway):
+async def test_model_is_notified_of_a_voice_note_without_transcription(tmp_path: Path, server: ModelServer) -> None:
+    async with open_gateway(tmp_path, server) as (network, gateway):
         network.say_with_file("ann", NOTE, b"OggS spoken")
         await network.posted(1)
-        words, file = (await transcript(gateway))[0].parts
-    assert isinstance(words, Text)
-    assert "voice.transcribe" in words.text
+        text, file = (await transcript(gateway))[0].parts
+    assert isinstance(text, Text)
+    assert "voice.transcribe" in text.text
     assert isinstance(file, File)
 
 
-async def test_a_voice_note_that_cannot_be_heard_is_answered_all_the_same(tmp_path: Path, server: ModelServer) -> None:
+async def test_voice_note_is_answered_although_transcription_fails(tmp_path: Path, server: ModelServer) -> None:
     server.audio.faults.append(Fail(401))
-    async with talking(tmp_path, server, HEARING) as (network, gateway):
+    async with open_gateway(tmp_path, server, TRANSCRIPTION) as (network, gateway):
         network.say_with_file("ann", NOTE, b"OggS spoken")
         await network.posted(1)
-        words = (await transcript(gateway))[0].parts[0]
-    assert isinstance(words, Text)
-    assert words.text.startswith("(This voice note couldn't be transcribed: ")
+        text = (await transcript(gateway))[0].parts[0]
+    assert isinstance(text, Text)
+    assert text.text.startswith("(This voice note couldn't be transcribed: ")
 
 
 async def test_missing_program_for_transcription_is_named_in_the_log(tmp_path: Path, server: ModelServer) -> None:
     settings = '[voice]\ntranscribe = "command"\ncommand = "no-such-program {file}"\n'
-    async with talking(tmp_path, server, settings) as (network, gateway):
+    async with open_gateway(tmp_path, server, settings) as (network, gateway):
         network.say_with_file("ann", NOTE, b"OggS spoken")
         await network.posted(1)
-        words = (await transcript(gateway))[0].parts[0]
-    assert isinstance(words, Text)
-    assert "The owner's program for speech failed" in words.text
-    assert "no-such-program" not in words.text
+        text = (await transcript(gateway))[0].parts[0]
+    assert isinstance(text, Text)
+    assert "The owner's program for speech failed" in text.text
+    assert "no-such-program" not in text.text
     assert "no-such-program: not found" in (gateway.application.profile.logs_folder / LOG_NAME).read_text()
 
 
-async def test_hearing_that_never_ends_is_given_up(tmp_path: Path, server: ModelServer) -> None:
+async def test_transcription_that_never_ends_times_out(tmp_path: Path, server: ModelServer) -> None:
     server.audio.open.clear()
     async with LoopbackNetwork(NETWORK) as network:
-        settings = f"{HEARING}seconds = 1\n"
+        settings = f"{TRANSCRIPTION}seconds = 1\n"
         async with served(tmp_path, network.platform(), server.url, settings=settings) as gateway:
             network.say_with_file("ann", NOTE, b"OggS spoken")
             await network.posted(1)
-            words = (await transcript(gateway))[0].parts[0]
-    assert isinstance(words, Text)
-    assert "it took longer than 1 s" in words.text
+            text = (await transcript(gateway))[0].parts[0]
+    assert isinstance(text, Text)
+    assert "it took longer than 1 s" in text.text
 
 
-async def test_a_command_of_this_machine_hears(tmp_path: Path, server: ModelServer) -> None:
+async def test_voice_note_is_transcribed_by_a_local_command(tmp_path: Path, server: ModelServer) -> None:
     settings = '[voice]\ntranscribe = "command"\ncommand = "cat {file}"\n'
-    async with talking(tmp_path, server, settings) as (network, gateway):
+    async with open_gateway(tmp_path, server, settings) as (network, gateway):
         network.say_with_file("ann", NOTE, b"spoken words")
         await network.posted(1)
         assert (await transcript(gateway))[0].parts[0] == Text("[voice note] spoken words")
@@ -90,8 +90,8 @@ async def test_a_command_of_this_machine_hears(tmp_path: Path, server: ModelServ
 async def test_the_answer_to_a_voice_note_is_spoken_after_the_text(tmp_path: Path, server: ModelServer) -> None:
     server.audio.open.clear()
     server.otherwise(Say("**Good** morning."))
-    settings = BOTH.replace(HEARING, '[voice]\ntranscribe = "command"\ncommand = "echo heard #"\n')
-    async with talking(tmp_path, server, settings) as (network, _):
+    settings = BOTH.replace(TRANSCRIPTION, '[voice]\ntranscribe = "command"\ncommand = "echo heard #"\n')
+    async with open_gateway(tmp_path, server, settings) as (network, _):
         network.say_with_file("ann", NOTE, b"OggS spoken")
         await network.posted(1)
         network.say("ann", "and in writing?")
@@ -103,20 +103,20 @@ async def test_the_answer_to_a_voice_note_is_spoken_after_the_text(tmp_path: Pat
     assert [(one.model, one.input, one.voice) for one in server.audio.spoken] == [("speaks", "Good morning.", "coral")]
 
 
-async def test_a_reply_that_cannot_be_spoken_is_there_in_writing(tmp_path: Path, server: ModelServer) -> None:
+async def test_reply_is_posted_as_text_although_speech_synthesis_fails(tmp_path: Path, server: ModelServer) -> None:
     server.audio.faults.extend([Fail(503)])
     async with LoopbackNetwork(NETWORK) as network:
-        settings = BOTH.replace("voice-notes-only", "always").replace(HEARING, "[voice]\n")
+        settings = BOTH.replace("voice-notes-only", "always").replace(TRANSCRIPTION, "[voice]\n")
         async with served(tmp_path, network.platform(), server.url, settings=settings) as gateway:
             network.say("ann", "one")
             await network.posted(1)
-            await nothing_waits(gateway)
+            await wait_until_no_voice_reply_is_pending(gateway)
             network.say("ann", "two")
             posts = await network.posted(3)
     assert [(post.text, post.files) for post in posts] == [("ok", ()), ("ok", ()), ("", ("voice.ogg",))]
 
 
-async def test_what_was_to_be_spoken_is_spoken_after_a_restart(tmp_path: Path, server: ModelServer) -> None:
+async def test_pending_voice_reply_is_posted_after_a_restart(tmp_path: Path, server: ModelServer) -> None:
     server.audio.open.clear()
     settings = BOTH.replace("voice-notes-only", "always")
     async with LoopbackNetwork(NETWORK) as network:
@@ -131,17 +131,17 @@ async def test_what_was_to_be_spoken_is_spoken_after_a_restart(tmp_path: Path, s
     assert sorted(post.files for post in posts) == [(), (), ("voice.ogg",), ("voice.ogg",)]
 
 
-def test_only_words_are_spoken() -> None:
+def test_speech_text_leaves_out_markup_code_and_addresses() -> None:
     text = "# News\n\n- **One** [link](https://a.test)\n- `two`\n\n```sh\nrm -rf x\n```\nsee https://a.test/x now"
     assert to_speech_text(text) == "News\nOne link\ntwo\nsee now"
     assert to_speech_text("```\ncode\n```") == ""
     assert len(to_speech_text("word " * 5_000)) <= 4_002
 
 
-async def test_a_sticker_is_looked_at_once(tmp_path: Path, server: ModelServer) -> None:
-    server.answering(lambda received: Say("A cat that\nwaves." if is_look(received) else "ok"))
+async def test_sticker_is_described_once(tmp_path: Path, server: ModelServer) -> None:
+    server.answering(lambda received: Say("A cat that\nwaves." if is_description_request(received) else "ok"))
     sticker = Attachment("s1", "sticker", "s.webp", "image/webp", unique_id="u1", hint="👋 from the set Cats")
-    async with talking(tmp_path, server, SEEING) as (network, gateway):
+    async with open_gateway(tmp_path, server, VISION) as (network, gateway):
         network.say_with_file("ann", sticker, picture(), text="👋")
         await network.posted(1)
         network.disrupt(Fault("fetch", "refuse", times=0))
@@ -151,17 +151,17 @@ async def test_a_sticker_is_looked_at_once(tmp_path: Path, server: ModelServer) 
     shown = Text("[sticker 👋 from the set Cats: A cat that waves.]")
     assert first.parts == (Text("👋"), shown)
     assert second.parts == (shown,)
-    assert sum(map(is_look, server.received)) == 1
+    assert sum(map(is_description_request, server.received)) == 1
 
 
-async def test_a_sticker_that_nobody_can_see_is_what_the_network_says_of_it(
+async def test_sticker_that_no_model_can_see_has_the_description_of_the_network(
     tmp_path: Path, server: ModelServer
 ) -> None:
     still = Attachment("s1", "sticker", "s.webp", "image/webp", unique_id="u1", hint="🎉")
     moving = Attachment(
         "s2", "sticker", "s.tgs", "application/x-tgsticker", unique_id="u2", hint="👋 from the set Cats"
     )
-    async with talking(tmp_path, server) as (network, gateway):
+    async with open_gateway(tmp_path, server) as (network, gateway):
         network.say_with_file("ann", still, picture())
         network.say_with_file("ann", moving, b"\x1f\x8b")
         await network.posted(2)
@@ -170,7 +170,7 @@ async def test_a_sticker_that_nobody_can_see_is_what_the_network_says_of_it(
 
 
 @asynccontextmanager
-async def talking(
+async def open_gateway(
     home: Path, server: ModelServer, settings: str = ""
 ) -> AsyncIterator[tuple[LoopbackNetwork, SmallGateway]]:
     async with (
@@ -180,11 +180,11 @@ async def talking(
         yield network, gateway
 
 
-def is_look(received: Received) -> bool:
+def is_description_request(received: Received) -> bool:
     return "This is a sticker" in received.question
 
 
-async def nothing_waits(gateway: SmallGateway) -> None:
+async def wait_until_no_voice_reply_is_pending(gateway: SmallGateway) -> None:
     await until(lambda: gateway.application.store.read(lambda tx: not VOICE_REPLY.of_all(tx)))
 
 
@@ -200,7 +200,7 @@ def files_shown(network: LoopbackNetwork) -> list[tuple[str, ...]]:
     return [post.files for post in network.posts if post.files]
 
 
-async def test_voice_is_switched_on_and_off_in_one_chat_and_stays(tmp_path: Path, server: ModelServer) -> None:
+async def test_voice_option_of_a_chat_survives_a_restart(tmp_path: Path, server: ModelServer) -> None:
     settings = '[voice]\nspeaker = "mine:speaks"\n'
     async with LoopbackNetwork(NETWORK) as network:
         async with served(tmp_path, network.platform(), server.url, settings=settings):
@@ -222,8 +222,8 @@ async def test_voice_is_switched_on_and_off_in_one_chat_and_stays(tmp_path: Path
     assert len(server.audio.spoken) == 1
 
 
-async def test_voice_needs_something_that_speaks(tmp_path: Path, server: ModelServer) -> None:
-    async with talking(tmp_path, server) as (network, _):
+async def test_voice_on_is_refused_without_a_speech_model(tmp_path: Path, server: ModelServer) -> None:
+    async with open_gateway(tmp_path, server) as (network, _):
         network.say("ann", "/voice on")
         (post,) = await network.posted(1)
     assert post.text.startswith("Nothing can speak yet.")
@@ -234,7 +234,7 @@ async def test_images_and_speech_are_sent_to_the_chat_as_files(tmp_path: Path, s
     server.script(
         Say(calls=[Ask("image_generate", {"prompt": "a fox"}), Ask("speak", {"text": "Good morning"})]), Say("Here.")
     )
-    async with talking(tmp_path, server, settings) as (network, _):
+    async with open_gateway(tmp_path, server, settings) as (network, _):
         network.say("ann", "a fox, and say good morning")
         await until(lambda: len(files_shown(network)) == 2)
     assert sorted(files_shown(network)) == [("a-fox.png",), ("speech.ogg",)]

@@ -41,7 +41,7 @@ def program(tmp_path: Path, server: ModelServer, whatsapp: WhatsAppServer) -> Pr
     return scripted_program(tmp_path, server, settings, "".join(f"{key}={value}\n" for key, value in secrets.items()))
 
 
-async def test_killed_during_traffic_it_answers_everything_also_without_a_phone_number(
+async def test_killed_gateway_answers_every_message_also_without_a_phone_number(
     program: Program, server: ModelServer, whatsapp: WhatsAppServer
 ) -> None:
     server.answering(lambda received: Say(f"re: {received.question}"))
@@ -54,16 +54,16 @@ async def test_killed_during_traffic_it_answers_everything_also_without_a_phone_
             await until(lambda: set(asked) <= {one.question for one in server.received})
             process.send_signal(signal.SIGKILL)
             await process.wait()
-        whatsapp.hidden.add(ANN)  # from now on WhatsApp shows only her other id, which no setting names
+        whatsapp.hidden.add(ANN)  # from now on WhatsApp sends only her other id, which is not in the settings
         for person in PEOPLE:
             asked.append(f"{person[-1]} after run {number}")
             whatsapp.write(person, asked[-1])
-    wanted = {f"re: {question}" for question in asked}
+    expected = {f"re: {question}" for question in asked}
     async with running(program):
-        await until(lambda: wanted <= {one["text"]["body"] for one in whatsapp.sent})
+        await until(lambda: expected <= {one["text"]["body"] for one in whatsapp.sent})
     counts = Counter(one["text"]["body"] for one in whatsapp.sent)
-    assert set(counts) == wanted
-    # Killed between a message and its record: at most one for each person and kill.
+    assert set(counts) == expected
+    # Sent but not recorded before a kill: at most one for each person and kill.
     assert sum(counts.values()) - len(counts) <= KILLS * len(PEOPLE)
     last = next(one for one in server.received if one.question == f"0 after run {KILLS - 1}")
-    assert "0 during run 0" in str(last.body)  # the same conversation as under her phone number
+    assert "0 during run 0" in str(last.body)  # the same session as under her phone number

@@ -64,7 +64,7 @@ async def online(person: Person) -> bool:
     return bool(states) and states[-1] != "unavailable"
 
 
-async def test_killed_during_traffic_loses_nothing_and_answers_once(
+async def test_gateway_killed_during_traffic_answers_every_message_once(
     program: Program, server: ModelServer, people: list[Person]
 ) -> None:
     def answer(received: Received) -> Say:
@@ -74,9 +74,9 @@ async def test_killed_during_traffic_loses_nothing_and_answers_once(
     server.answering(answer)
     asked: list[str] = []
 
-    async def ask(what: str) -> None:
+    async def ask(text: str) -> None:
         for person in people:
-            asked.append(f"{person.user} {what}")
+            asked.append(f"{person.user} {text}")
             await person.say(BOT, asked[-1])
 
     for number in range(KILLS):
@@ -87,17 +87,19 @@ async def test_killed_during_traffic_loses_nothing_and_answers_once(
             process.send_signal(signal.SIGKILL)
             await process.wait()
         await ask(f"{number} meanwhile")
-    wanted = {f"re: {question}" for question in asked}
+    expected = {f"re: {question}" for question in asked}
     async with running(program):
-        await until(lambda: _all_seen(people, wanted))
-    assert await replies(people) == Counter(wanted)  # not one twice: the archive knows what was sent
+        await until(lambda: _all_seen(people, expected))
+    assert await replies(people) == Counter(expected)  # none twice: the archive of the server shows the sent ones
 
 
-async def _all_seen(people: list[Person], wanted: set[str]) -> bool:
-    return wanted <= set(await replies(people))
+async def _all_seen(people: list[Person], expected: set[str]) -> bool:
+    return expected <= set(await replies(people))
 
 
-async def test_room_correction_and_strangers(program: Program, server: ModelServer, people: list[Person]) -> None:
+async def test_room_messages_and_corrections_are_answered_and_strangers_ignored(
+    program: Program, server: ModelServer, people: list[Person]
+) -> None:
     server.answering(lambda received: Say(f"re: {received.question.rpartition('] ')[2]}"))
     ann, bob, _ = people
     stranger = Person(ann.server, "mallory")
@@ -124,7 +126,7 @@ async def _has(person: Person, sender: str, text: str) -> bool:
     return text in await person.texts(sender=sender)
 
 
-async def test_files_go_both_ways(program: Program, server: ModelServer, people: list[Person]) -> None:
+async def test_files_are_received_and_sent(program: Program, server: ModelServer, people: list[Person]) -> None:
     cleo = people[2]
 
     def answer(received: Received) -> Say:

@@ -6,7 +6,7 @@ from tests.app.program_with_model import scripted_program
 from tests.platforms.matrix.matrix_clients import Desk, Person
 from tests.system.handoff_fixture import GREETING, answer
 from tests.system.test_gateway_process import running
-from tests.system.test_handoff_networks import handed_over
+from tests.system.test_handoff_networks import hand_off
 
 from talaria.testing.model_server import ModelServer, Say
 from talaria.testing.wait import until
@@ -50,7 +50,7 @@ async def test_a_conversation_is_handed_over_to_a_thread_on_a_message(
         await until(lambda: desk.user_id in alice.members(room))
         alice.say(room, "/sethome")
         await until(lambda: "my home chat on Matrix" in str(alice.events(room)))
-        place = await handed_over(program, "matrix")
+        place = await hand_off(program, "matrix")
         relation = {"rel_type": "m.thread", "event_id": place.thread_id, "is_falling_back": True}
         await until(lambda: in_thread(alice, room, place.thread_id) == [GREETING])
         alice.say(room, "and now?", **{"m.relates_to": relation, "m.mentions": {}})
