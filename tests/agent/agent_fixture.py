@@ -1,4 +1,4 @@
-"""An agent to test with: a real store, a real provider, and a scripted model at the far end of a socket."""
+"""An agent to test with: a real store, a real provider, and a scripted model behind a socket."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -46,7 +46,7 @@ class Word(Struct, frozen=True):
 
 
 class Echo:
-    """A tool that does what a test says."""
+    """A tool whose result a test defines."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class Nobody:
 
 
 class Workshop:
-    """One conversation with one scripted model."""
+    """One session with one scripted model."""
 
     def __init__(self, server: ModelServer, store: Store, http: HttpPool, session_id: SessionId, folder: Path) -> None:
         self.server = server
@@ -121,7 +121,7 @@ class Workshop:
     async def say(
         self, text: str, *tools: Tool, around: TurnEnvironment | None = None, control: TurnControl | None = None
     ) -> TurnEnd | None:
-        """Say something and return how the turn ended."""
+        """Send a message, run its turn and return how the turn ended."""
         message = Message(role="user", parts=(Text(text),), at=datetime.now(UTC))
         await add_to_inbox(self.store, self.session_id, "test", new_id(), message)
         return await self.run_pending_turns(*tools, around=around, control=control)
@@ -140,7 +140,7 @@ class Workshop:
         return await self.store.read(lambda tx: tx.messages.load(self.session_id))
 
     async def told(self) -> list[tuple[str, str]]:
-        """Return who said what."""
+        """Return role and text of each message in the transcript."""
         return [(stored.message.role, stored.message.text) for stored in await self.transcript()]
 
     def heard(self, kind: type[Any]) -> Sequence[Any]:
@@ -150,7 +150,7 @@ class Workshop:
 
 @asynccontextmanager
 async def workshop(folder: Path) -> AsyncIterator[Workshop]:
-    """Open a workshop in a folder."""
+    """Open a session with its store in a folder."""
     http = HttpPool()
     create_empty_store(folder / "talaria.db")
     store = open_sqlite_store(folder / "talaria.db")

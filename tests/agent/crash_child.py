@@ -1,6 +1,6 @@
 """A worker that is to be killed: ``python -m tests.agent.crash_child STORE PORT SESSION JOURNAL LIFE [DOOM]``.
 
-Its tools write a line to the journal when they begin and when they end, and tell the parent when they begin. The call
+Its tools write a line to the journal at start and end, and report their start to the parent on stdout. The call
 whose word is DOOM never ends. LIFE counts the workers so far: each one's clock is an hour ahead of the one before, so
 that the lease of the dead has lapsed.
 """
@@ -24,7 +24,7 @@ from talaria.testing.model_server import ModelServer
 
 
 class Journal:
-    """What the tools did, in a file that survives them."""
+    """Log of the tool calls, in a file that survives the process."""
 
     def __init__(self, path: Path, doom: str) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)

@@ -1,4 +1,4 @@
-"""What a model is shown of a long conversation: a summary that is of use, or everything as before."""
+"""Context window of a long session: a useful summary and recent messages, or everything as before."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -36,8 +36,8 @@ NONSENSE = {
 }
 
 
-class Kept:
-    """Implements `History` for one conversation, and counts the messages that were read."""
+class RecordedHistory:
+    """Implements `History` for one session, and counts the messages that were read."""
 
     def __init__(self) -> None:
         self.transcript: Sequence[StoredMessage] = ()
@@ -55,15 +55,15 @@ class Kept:
         self.saved.append(summary)
 
 
-class Scribe:
+class FixedSummariser:
     """Implements `Summariser`: returns a fixed summary and records its input."""
 
     def __init__(self, *answers: str | TalariaError) -> None:
         self._answers = list(answers)
-        self.asked: list[tuple[str, list[str]]] = []
+        self.inputs: list[tuple[str, list[str]]] = []
 
     async def summarise(self, earlier: str, messages: Sequence[Message]) -> str:
-        self.asked.append((earlier, [message.text for message in messages]))
+        self.inputs.append((earlier, [message.text for message in messages]))
         answer = self._answers.pop(0) if self._answers else GOOD
         if isinstance(answer, TalariaError):
             raise answer
@@ -90,118 +90,118 @@ def talk(count: int, length: int = 200) -> list[StoredMessage]:
     return stored([(user, assistant)[n % 2](f"message {n + 1} " + "x" * length) for n in range(count)])
 
 
-async def shown(window: ContextWindow, kept: Kept, transcript: Sequence[StoredMessage]) -> list[Message]:
-    """Return what a model is shown of a conversation that has come this far."""
-    kept.transcript = transcript
+async def shown(window: ContextWindow, history: RecordedHistory, transcript: Sequence[StoredMessage]) -> list[Message]:
+    """Return the messages that a model sees of a transcript."""
+    history.transcript = transcript
     return (await window.open()).messages
 
 
 def ignore(event: TurnEvent) -> None:
-    """Listen to nothing."""
+    """Ignore turn events."""
 
 
-async def test_a_short_conversation_is_shown_as_it_is() -> None:
+async def test_short_session_is_shown_in_full() -> None:
     transcript = talk(4)
-    kept = Kept()
-    window = ContextWindow(INFO, kept, Scribe())
-    assert await shown(window, kept, transcript) == [one.message for one in transcript]
+    history = RecordedHistory()
+    window = ContextWindow(INFO, history, FixedSummariser())
+    assert await shown(window, history, transcript) == [one.message for one in transcript]
     assert not window.full
 
 
-async def test_a_long_conversation_is_shown_as_a_summary_and_its_newest_part_word_for_word() -> None:
-    kept, transcript, heard = Kept(), talk(40), list[TurnEvent]()
-    window = ContextWindow(INFO, kept, Scribe())
-    await shown(window, kept, transcript)
+async def test_long_session_is_shown_as_summary_and_unchanged_recent_messages() -> None:
+    history, transcript, events = RecordedHistory(), talk(40), list[TurnEvent]()
+    window = ContextWindow(INFO, history, FixedSummariser())
+    await shown(window, history, transcript)
     assert window.full
-    assert await window.compact(heard.append)
-    view = await shown(window, kept, transcript)
+    assert await window.compact(events.append)
+    view = await shown(window, history, transcript)
     assert GOOD in view[0].text
-    assert f"messages 1 to {kept.saved[0].upto} " in view[0].text
-    assert view[1:] == [one.message for one in transcript[kept.saved[0].upto :]]
+    assert f"messages 1 to {history.saved[0].upto} " in view[0].text
+    assert view[1:] == [one.message for one in transcript[history.saved[0].upto :]]
     assert 3 <= len(view) <= 8
-    assert [type(event) for event in heard] == [Noticed]
+    assert [type(event) for event in events] == [Noticed]
     assert not window.full
 
 
-async def test_a_later_turn_reads_only_what_is_new() -> None:
-    kept = Kept()
-    window = ContextWindow(INFO, kept, Scribe())
-    await shown(window, kept, talk(10))
-    assert await shown(window, kept, talk(12)) == [one.message for one in talk(12)]
-    assert kept.messages_read == 12
+async def test_later_turn_reads_only_new_messages() -> None:
+    history = RecordedHistory()
+    window = ContextWindow(INFO, history, FixedSummariser())
+    await shown(window, history, talk(10))
+    assert await shown(window, history, talk(12)) == [one.message for one in talk(12)]
+    assert history.messages_read == 12
 
 
-async def test_a_conversation_that_was_not_open_is_read_from_its_summary_on() -> None:
-    kept = Kept()
-    kept.saved = [Summary(90, GOOD)]
-    view = await shown(ContextWindow(INFO, kept, Scribe()), kept, talk(100))
+async def test_newly_opened_session_is_read_from_its_summary() -> None:
+    history = RecordedHistory()
+    history.saved = [Summary(90, GOOD)]
+    view = await shown(ContextWindow(INFO, history, FixedSummariser()), history, talk(100))
     assert GOOD in view[0].text
     assert view[1:] == [one.message for one in talk(100)[90:]]
-    assert kept.messages_read == 10
+    assert history.messages_read == 10
 
 
-async def test_a_view_counts_what_a_turn_adds() -> None:
-    kept = Kept()
-    kept.transcript = talk(2)
-    view = await ContextWindow(INFO, kept, Scribe()).open()
+async def test_tokens_of_a_view_include_messages_added_by_the_turn() -> None:
+    history = RecordedHistory()
+    history.transcript = talk(2)
+    view = await ContextWindow(INFO, history, FixedSummariser()).open()
     assert view.tokens == estimate_tokens(view.messages)
     view.add([user("x" * 400)])
     assert view.tokens == estimate_tokens(view.messages)
 
 
-async def test_windows_that_take_too_much_memory_together_release_the_least_recently_used() -> None:
+async def test_windows_over_the_memory_limit_release_the_least_recently_used() -> None:
     memory = WindowMemory(limit_bytes=60_000)
-    histories = [Kept() for _ in range(3)]
-    windows = [ContextWindow(INFO, kept, Scribe(), memory) for kept in histories]
-    for kept, window in zip(histories, windows, strict=True):
-        assert len(await shown(window, kept, talk(20))) == 20
+    histories = [RecordedHistory() for _ in range(3)]
+    windows = [ContextWindow(INFO, history, FixedSummariser(), memory) for history in histories]
+    for history, window in zip(histories, windows, strict=True):
+        assert len(await shown(window, history, talk(20))) == 20
     await shown(windows[1], histories[1], talk(22))
     assert await shown(windows[0], histories[0], talk(22)) == [one.message for one in talk(22)]
-    assert [kept.messages_read for kept in histories] == [42, 22, 20]
+    assert [history.messages_read for history in histories] == [42, 22, 20]
 
 
-async def test_a_window_that_was_released_can_still_shrink() -> None:
-    kept = Kept()
-    window = ContextWindow(INFO, kept, Scribe())
-    await shown(window, kept, talk(40))
+async def test_released_window_can_be_compacted() -> None:
+    history = RecordedHistory()
+    window = ContextWindow(INFO, history, FixedSummariser())
+    await shown(window, history, talk(40))
     window.release()
     assert await window.compact(ignore)
     assert GOOD in (await window.open()).messages[0].text
 
 
-async def test_what_the_provider_counted_is_believed_over_an_estimate() -> None:
-    kept = Kept()
-    window = ContextWindow(INFO, kept, Scribe())
-    await shown(window, kept, talk(2))
+async def test_token_count_of_the_provider_replaces_the_estimate() -> None:
+    history = RecordedHistory()
+    window = ContextWindow(INFO, history, FixedSummariser())
+    await shown(window, history, talk(2))
     window.measured(760)
     assert window.full
     window.measured(740)
     assert not window.full
 
 
-def test_writing_that_takes_more_bytes_is_taken_to_be_more_tokens() -> None:
+def test_text_with_more_bytes_is_estimated_as_more_tokens() -> None:
     assert estimate_tokens([user("漢" * 400)]) >= 300
     assert estimate_tokens([user("x" * 400)]) < 110
 
 
 @pytest.mark.parametrize("nonsense", NONSENSE.values(), ids=NONSENSE)
-async def test_a_summary_without_use_leaves_the_old_view_in_force(nonsense: str) -> None:
-    kept, transcript, heard = Kept(), talk(40), list[TurnEvent]()
-    window = ContextWindow(INFO, kept, Scribe(nonsense))
-    before = await shown(window, kept, transcript)
-    assert not await window.compact(heard.append)
-    assert kept.saved == []
-    assert heard == []
-    assert await shown(window, kept, transcript) == before
+async def test_useless_summary_is_rejected_and_the_view_stays(nonsense: str) -> None:
+    history, transcript, events = RecordedHistory(), talk(40), list[TurnEvent]()
+    window = ContextWindow(INFO, history, FixedSummariser(nonsense))
+    before = await shown(window, history, transcript)
+    assert not await window.compact(events.append)
+    assert history.saved == []
+    assert events == []
+    assert await shown(window, history, transcript) == before
 
 
-async def test_a_summary_that_failed_leaves_the_old_view_in_force() -> None:
-    kept, transcript = Kept(), talk(40)
-    window = ContextWindow(INFO, kept, Scribe(ProviderOverloaded("down")))
-    before = await shown(window, kept, transcript)
+async def test_failed_summary_leaves_the_view_unchanged() -> None:
+    history, transcript = RecordedHistory(), talk(40)
+    window = ContextWindow(INFO, history, FixedSummariser(ProviderOverloaded("down")))
+    before = await shown(window, history, transcript)
     assert not await window.compact(ignore)
-    assert kept.saved == []
-    assert await shown(window, kept, transcript) == before
+    assert history.saved == []
+    assert await shown(window, history, transcript) == before
 
 
 @pytest.mark.parametrize(
@@ -213,79 +213,79 @@ async def test_a_summary_that_failed_leaves_the_old_view_in_force() -> None:
     ],
     ids=["prose", "another script", "a list"],
 )
-async def test_a_summary_of_any_kind_is_taken(summary: str) -> None:
-    kept = Kept()
-    window = ContextWindow(INFO, kept, Scribe(summary))
-    await shown(window, kept, talk(20))
+async def test_summary_in_prose_another_script_or_a_list_is_accepted(summary: str) -> None:
+    history = RecordedHistory()
+    window = ContextWindow(INFO, history, FixedSummariser(summary))
+    await shown(window, history, talk(20))
     assert await window.compact(ignore)
-    assert kept.saved[0].text == summary
+    assert history.saved[0].text == summary
 
 
-async def test_a_second_summary_carries_on_the_first_and_reads_only_what_came_after_it() -> None:
-    kept, scribe = Kept(), Scribe()
-    window = ContextWindow(INFO, kept, scribe)
-    await shown(window, kept, talk(20))
+async def test_second_summary_extends_the_first_and_reads_only_later_messages() -> None:
+    history, summariser = RecordedHistory(), FixedSummariser()
+    window = ContextWindow(INFO, history, summariser)
+    await shown(window, history, talk(20))
     assert await window.compact(ignore)
-    first = kept.saved[0].upto
-    await shown(window, kept, talk(30))
+    first = history.saved[0].upto
+    await shown(window, history, talk(30))
     assert await window.compact(ignore)
-    earlier, texts = scribe.asked[-1]
+    earlier, texts = summariser.inputs[-1]
     assert earlier == GOOD
     assert texts[0].startswith(f"message {first + 1} ")
-    assert kept.saved[1].upto > first
+    assert history.saved[1].upto > first
 
 
-async def test_a_failed_second_summary_leaves_the_first_in_force() -> None:
-    kept = Kept()
-    window = ContextWindow(INFO, kept, Scribe(GOOD, ""))
-    await shown(window, kept, talk(20))
+async def test_failed_second_summary_leaves_the_first_in_use() -> None:
+    history = RecordedHistory()
+    window = ContextWindow(INFO, history, FixedSummariser(GOOD, ""))
+    await shown(window, history, talk(20))
     assert await window.compact(ignore)
-    before = await shown(window, kept, talk(24))
+    before = await shown(window, history, talk(24))
     assert not await window.compact(ignore)
-    assert await shown(window, kept, talk(24)) == before
+    assert await shown(window, history, talk(24)) == before
 
 
-async def test_nothing_new_means_no_new_summary() -> None:
-    scribe = Scribe()
-    kept = Kept()
-    window = ContextWindow(INFO, kept, scribe)
-    await shown(window, kept, talk(20))
+async def test_session_without_new_messages_is_not_summarised_again() -> None:
+    summariser = FixedSummariser()
+    history = RecordedHistory()
+    window = ContextWindow(INFO, history, summariser)
+    await shown(window, history, talk(20))
     assert await window.compact(ignore)
-    await shown(window, kept, talk(20))
+    await shown(window, history, talk(20))
     assert not await window.compact(ignore)
-    assert len(scribe.asked) == 1
+    assert len(summariser.inputs) == 1
 
 
-async def test_a_past_larger_than_a_models_window_is_summarised_in_portions() -> None:
-    scribe = Scribe()
-    kept = Kept()
-    window = ContextWindow(INFO, kept, scribe)
-    await shown(window, kept, talk(400))
+async def test_messages_that_exceed_the_context_limit_are_summarised_in_portions() -> None:
+    summariser = FixedSummariser()
+    history = RecordedHistory()
+    window = ContextWindow(INFO, history, summariser)
+    await shown(window, history, talk(400))
     assert await window.compact(ignore)
-    assert len(scribe.asked) > 10
-    assert scribe.asked[0][0] == ""
-    assert all(earlier == GOOD for earlier, _ in scribe.asked[1:])
-    assert all(sum(map(len, texts)) <= INFO.context_limit * 4 for _, texts in scribe.asked)
-    told = [text.split()[1] for _, texts in scribe.asked for text in texts]
-    assert told == [str(number) for number in range(1, len(told) + 1)]
+    assert len(summariser.inputs) > 10
+    assert summariser.inputs[0][0] == ""
+    assert all(earlier == GOOD for earlier, _ in summariser.inputs[1:])
+    assert all(sum(map(len, texts)) <= INFO.context_limit * 4 for _, texts in summariser.inputs)
+    numbers = [text.split()[1] for _, texts in summariser.inputs for text in texts]
+    assert numbers == [str(number) for number in range(1, len(numbers) + 1)]
 
 
-async def test_one_portion_without_a_useful_summary_leaves_the_old_view_in_force() -> None:
-    kept = Kept()
-    window = ContextWindow(INFO, kept, Scribe(GOOD, GOOD, "no"))
-    await shown(window, kept, talk(400))
+async def test_useless_summary_of_one_portion_leaves_the_view_unchanged() -> None:
+    history = RecordedHistory()
+    window = ContextWindow(INFO, history, FixedSummariser(GOOD, GOOD, "no"))
+    await shown(window, history, talk(400))
     assert not await window.compact(ignore)
-    assert kept.saved == []
+    assert history.saved == []
 
 
-async def test_a_single_message_that_is_too_long_cannot_be_summarised_away() -> None:
-    kept = Kept()
-    window = ContextWindow(INFO, kept, Scribe())
-    await shown(window, kept, talk(1, length=10_000))
+async def test_single_message_that_is_too_long_is_not_summarised() -> None:
+    history = RecordedHistory()
+    window = ContextWindow(INFO, history, FixedSummariser())
+    await shown(window, history, talk(1, length=10_000))
     assert not await window.compact(ignore)
 
 
-async def test_a_turn_that_grows_too_long_by_itself_is_summarised_while_it_runs(tmp_path: Path) -> None:
+async def test_turn_that_exceeds_the_context_limit_is_summarised_while_it_runs(tmp_path: Path) -> None:
     def page(arguments: object, call: object) -> str:
         return "a line of the page\n" * 400
 
@@ -299,7 +299,7 @@ async def test_a_turn_that_grows_too_long_by_itself_is_summarised_while_it_runs(
         assert len(await shop.transcript()) == 10
 
 
-async def test_a_summariser_that_declines_leaves_the_old_view_in_force(tmp_path: Path) -> None:
+async def test_refusal_of_the_summariser_stores_no_summary(tmp_path: Path) -> None:
     declined = Say(
         "I am sorry, but a conversation of this kind is not something that I can write about.", stop="refused"
     )
@@ -313,7 +313,7 @@ async def test_a_summariser_that_declines_leaves_the_old_view_in_force(tmp_path:
 
 @st.composite
 def conversations(draw: st.DrawFn) -> list[StoredMessage]:
-    """Conversations whose replies call tools now and then, with words of the person in between."""
+    """Transcripts whose replies sometimes call tools, with messages of the person in between."""
     messages: list[Message] = []
     for turn in range(draw(st.integers(1, 12))):
         messages.append(user("u" * draw(st.integers(1, 900))))
@@ -328,15 +328,17 @@ def conversations(draw: st.DrawFn) -> list[StoredMessage]:
 
 @pytest.mark.slow
 @given(conversations(), st.data())
-async def test_no_call_is_ever_parted_from_its_result(transcript: list[StoredMessage], data: st.DataObject) -> None:
-    kept = Kept()
-    window = ContextWindow(INFO, kept, Scribe())
+async def test_tool_call_and_result_are_never_separated_by_a_summary(
+    transcript: list[StoredMessage], data: st.DataObject
+) -> None:
+    history = RecordedHistory()
+    window = ContextWindow(INFO, history, FixedSummariser())
     length = 1
     while length <= len(transcript):
         length += data.draw(st.integers(1, 8))
-        await shown(window, kept, transcript[:length])
+        await shown(window, history, transcript[:length])
         await window.compact(ignore)
-        view = await shown(window, kept, transcript[:length])
+        view = await shown(window, history, transcript[:length])
         calls = [part.id for one in view for part in one.parts if isinstance(part, ToolCall)]
         results = [part.call_id for one in view for part in one.parts if isinstance(part, ToolResult)]
         still_open = [call.id for call in list_open_calls([one.message for one in transcript[:length]])]

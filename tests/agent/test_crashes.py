@@ -20,7 +20,7 @@ from talaria.testing.wait import until
 
 ROOT = Path(__file__).parent.parent.parent
 REPEATABLE = (Effect.READS, Effect.IDEMPOTENT)
-NOTHING_TO_DO = "None"  # what a worker prints that found no turn to run
+NOTHING_TO_DO = "None"  # printed by a worker that found no turn to run
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def count(request: pytest.FixtureRequest) -> int:
 
 
 class Chain:
-    """Workers on one conversation, each started behind the death of the one before."""
+    """Workers of one session, each started after the previous one was killed."""
 
     def __init__(self, shop: Workshop) -> None:
         self._shop = shop
@@ -46,12 +46,12 @@ class Chain:
     async def start(self, doom: str = "") -> WarmProcess:
         self._lives += 1
         shop = self._shop
-        place = [str(shop.folder / "talaria.db"), shop.server.url.rpartition(":")[2], shop.session_id]
-        words = [*place, str(self.journal), str(self._lives), doom]
-        return await warm_program.start_module("tests.agent.crash_child", *words, stdout=warm_program.PIPE)
+        location = [str(shop.folder / "talaria.db"), shop.server.url.rpartition(":")[2], shop.session_id]
+        arguments = [*location, str(self.journal), str(self._lives), doom]
+        return await warm_program.start_module("tests.agent.crash_child", *arguments, stdout=warm_program.PIPE)
 
     async def die_in(self, word: str, moment: float) -> None:
-        """Let a worker be killed within a call, some time behind its beginning."""
+        """Kill a worker within a call, some time after the call started."""
         worker = await self.start(doom=word)
         while await _line(worker) != word:
             pass
@@ -60,7 +60,7 @@ class Chain:
         await worker.wait()
 
     async def die_after(self, calls: int, moment: float) -> bool:
-        """Let a worker be killed some time behind the beginning of a call; tell whether that was soon enough."""
+        """Kill a worker some time after the start of a call; return whether it had not ended by then."""
         was_answered = await _is_answered(self._shop)
         worker = await self.start()
         for _ in range(calls):
@@ -75,26 +75,26 @@ class Chain:
         return await worker.wait() != 0
 
     async def survive(self) -> str:
-        """Let a worker do the rest and return its last words."""
+        """Let a worker finish the turn and return its last line of output."""
         worker = await self.start()
-        heard, _ = await worker.communicate()
+        output, _ = await worker.communicate()
         assert worker.returncode == 0
-        return heard.decode().splitlines()[-1]
+        return output.decode().splitlines()[-1]
 
     async def repeat_nothing(self) -> None:
-        """Let a worker find the turn answered: it runs no tool, asks no model and writes no message."""
+        """Check that a worker which finds the turn answered runs no tool, calls no model and writes no message."""
         before = self.counts(), len(self._shop.server.received), await self._shop.transcript()
         assert await self.survive() == NOTHING_TO_DO
         assert (self.counts(), len(self._shop.server.received), await self._shop.transcript()) == before
 
     def counts(self) -> Counter[str]:
-        """Return how often each call began and ended."""
+        """Return how often each call started and ended."""
         return Counter(self.journal.read_text().splitlines())
 
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("effect", Effect)
-async def test_a_worker_killed_within_each_call_leaves_a_conversation_that_continues(
+async def test_turn_is_completed_after_a_worker_was_killed_within_each_call(
     shop: Workshop, count: int, effect: Effect
 ) -> None:
     def answer(received: Received) -> Answer:
@@ -114,11 +114,11 @@ async def test_a_worker_killed_within_each_call_leaves_a_conversation_that_conti
         else:
             assert (counts[f"begin {number}"], counts[f"end {number}"]) == (1, 0)
             assert "outcome is unknown" in results[number].text
-    await _stands(shop, calls=count)
+    await _check_complete(shop, calls=count)
 
 
 @pytest.mark.timeout(600)
-async def test_a_worker_killed_anywhere_does_nothing_twice_that_cannot_be_undone(shop: Workshop, count: int) -> None:
+async def test_worker_killed_at_any_moment_repeats_no_irreversible_call(shop: Workshop, count: int) -> None:
     def answer(received: Received) -> Answer:
         done = sum(message["role"] == "tool" for message in received.json["messages"]) // 3
         calls = [Ask(effect.value, {"word": f"{effect.value}-{done}"}) for effect in Effect]
@@ -129,24 +129,24 @@ async def test_a_worker_killed_anywhere_does_nothing_twice_that_cannot_be_undone
     for _ in range(count):
         if not await chain.die_after(chance.randint(1, 4), chance.expovariate(1 / 0.005)):
             break
-    if await _is_answered(shop):  # the last kill came behind the end of the turn
+    if await _is_answered(shop):  # the last kill came after the end of the turn
         await chain.repeat_nothing()
     else:
         assert "all done" in await chain.survive()
     counts, results = chain.counts(), await _results(shop)
     for number in range(count):
         for effect in REPEATABLE:
-            told = results[3 * number + list(Effect).index(effect)].text
-            assert counts[f"end {effect.value}-{number}"] >= 1 or "cut off twice" in told
+            text = results[3 * number + list(Effect).index(effect)].text
+            assert counts[f"end {effect.value}-{number}"] >= 1 or "cut off twice" in text
         word = f"{Effect.IRREVERSIBLE.value}-{number}"
         outcome = results[3 * number + list(Effect).index(Effect.IRREVERSIBLE)].text
         assert counts[f"begin {word}"] <= 1
         assert outcome == f"did {word}" or "outcome is unknown" in outcome
-    await _stands(shop, calls=3 * count)
+    await _check_complete(shop, calls=3 * count)
 
 
 @pytest.mark.timeout(600)
-async def test_a_worker_killed_after_its_turn_leaves_nothing_to_repeat(shop: Workshop) -> None:
+async def test_worker_killed_after_its_turn_leaves_nothing_to_repeat(shop: Workshop) -> None:
     shop.server.script(Say(calls=[Ask(Effect.IRREVERSIBLE.value, {"word": "once"})]), Say("all done"))
     chain = Chain(shop)
     worker = await chain.start()
@@ -156,12 +156,12 @@ async def test_a_worker_killed_after_its_turn_leaves_nothing_to_repeat(shop: Wor
     await worker.wait()
     await chain.repeat_nothing()
     assert chain.counts() == {"begin once": 1, "end once": 1}
-    await _stands(shop, calls=1)
+    await _check_complete(shop, calls=1)
 
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("effect", REPEATABLE)
-async def test_a_call_that_was_cut_off_twice_is_not_run_a_third_time(shop: Workshop, effect: Effect) -> None:
+async def test_tool_call_cut_off_twice_is_not_run_a_third_time(shop: Workshop, effect: Effect) -> None:
     shop.server.script(Say(calls=[Ask(effect.value, {"word": "poison"})]), Say("all done"))
     chain = Chain(shop)
     await chain.die_in("poison", 0)
@@ -172,11 +172,11 @@ async def test_a_call_that_was_cut_off_twice_is_not_run_a_third_time(shop: Works
     assert result.failed
     assert "cut off twice" in result.text
     assert "outcome is unknown" in result.text
-    await _stands(shop, calls=1)
+    await _check_complete(shop, calls=1)
 
 
 async def _is_answered(shop: Workshop) -> bool:
-    """Return whether the only turn is over, in the store that the next worker opens."""
+    """Return whether the only turn has ended, in the store that the next worker opens."""
     turns = await shop.store.read(lambda tx: tx.turns.find(shop.session_id))
     return [turn.state for turn in turns] == ["answered"]
 
@@ -186,18 +186,18 @@ async def _results(shop: Workshop) -> list[ToolResult]:
     return [part for part in parts if isinstance(part, ToolResult)]
 
 
-async def _stands(shop: Workshop, *, calls: int) -> None:
-    """Check that the conversation is whole: every call with its result behind it, one answer, nothing left to do."""
+async def _check_complete(shop: Workshop, *, calls: int) -> None:
+    """Check that the session is complete: a result after every call, one answer, and an empty inbox."""
     transcript = [stored.message for stored in await shop.transcript()]
     open_ids: list[str] = []
-    asked = 0
+    total = 0
     for message in transcript:
-        asking = [part.id for part in message.parts if isinstance(part, ToolCall)]
+        requested = [part.id for part in message.parts if isinstance(part, ToolCall)]
         results = [part.call_id for part in message.parts if isinstance(part, ToolResult)]
         assert results == open_ids
-        open_ids = asking
-        asked += len(asking)
-    assert asked == calls
+        open_ids = requested
+        total += len(requested)
+    assert total == calls
     assert [message.text for message in transcript if message.role == "user"] == ["do it all"]
     assert [message.text for message in transcript].count("all done") == 1
     assert transcript[-1].text == "all done"
@@ -209,5 +209,5 @@ async def _stands(shop: Workshop, *, calls: int) -> None:
 async def _line(worker: WarmProcess) -> str:
     assert worker.stdout is not None
     line = (await worker.stdout.readline()).decode().strip()
-    assert line, "the worker ended without a word"
+    assert line, "the worker ended without output"
     return line

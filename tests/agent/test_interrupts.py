@@ -1,4 +1,4 @@
-"""A turn ends as soon as it is stopped, wherever it is, and leaves nothing behind that still runs."""
+"""A turn ends as soon as it is stopped, at any point, and leaves nothing running."""
 
 import asyncio
 import contextlib
@@ -46,42 +46,44 @@ async def shop(tmp_path: Path) -> AsyncIterator[Workshop]:
         yield shop
 
 
-class Ear:
-    """Hears of a turn's events, and tells when one of a kind has come."""
+class EventRecorder:
+    """Records the events of a turn, and signals the first one of a kind."""
 
     def __init__(self, shop: Workshop, kind: type[object] = TurnStopped) -> None:
         self._shop = shop
         self._kind = kind
-        self._heard = asyncio.Event()
+        self._seen = asyncio.Event()
 
-    def hear(self, event: TurnEvent) -> None:
+    def record(self, event: TurnEvent) -> None:
         self._shop.events.append(event)
         if isinstance(event, self._kind):
-            self._heard.set()
+            self._seen.set()
 
     async def wait(self) -> None:
-        await self._heard.wait()
+        await self._seen.wait()
 
 
 async def stop_at(shop: Workshop, kind: type[object], *tools: Tool, **around: Any) -> None:
-    """Stop a turn as soon as an event of this kind has been heard."""
-    ear = Ear(shop, kind)
+    """Stop a turn at its first event of this kind."""
+    recorder = EventRecorder(shop, kind)
     async with asyncio.timeout(LIMIT), asyncio.TaskGroup() as group:
-        turn = _begin(group, shop, ear, *tools, **around)
-        await ear.wait()
+        turn = _start_turn(group, shop, recorder, *tools, **around)
+        await recorder.wait()
         await _stop(shop, turn)
 
 
 async def stop_at_call(shop: Workshop, number: int) -> None:
-    """Stop a turn as soon as so many model calls have arrived."""
+    """Stop a turn when this many model calls have arrived."""
     async with asyncio.timeout(LIMIT), asyncio.TaskGroup() as group:
-        turn = _begin(group, shop, Ear(shop))
+        turn = _start_turn(group, shop, EventRecorder(shop))
         await shop.server.arrived(number)
         await _stop(shop, turn)
 
 
-def _begin(group: asyncio.TaskGroup, shop: Workshop, ear: Ear, *tools: Tool, **around: Any) -> asyncio.Task[Any]:
-    environment = shop.around(**{"publish": ear.hear, **around})
+def _start_turn(
+    group: asyncio.TaskGroup, shop: Workshop, recorder: EventRecorder, *tools: Tool, **around: Any
+) -> asyncio.Task[Any]:
+    environment = shop.around(**{"publish": recorder.record, **around})
     control = TurnControl(stopped=lambda: True)
     return group.create_task(shop.say("go", *tools, around=environment, control=control))
 
@@ -98,7 +100,7 @@ async def _stop(shop: Workshop, turn: asyncio.Task[Any]) -> None:
     assert await shop.store.read(lambda tx: tx.turns.find(shop.session_id, running=True)) == []
 
 
-async def test_a_model_that_says_nothing_is_hung_up_on(shop: Workshop) -> None:
+async def test_stop_disconnects_from_a_silent_model(shop: Workshop) -> None:
     shop.server.script(Silence(after=0))
     await stop_at_call(shop, 1)
     await shop.server.gone()
@@ -106,7 +108,7 @@ async def test_a_model_that_says_nothing_is_hung_up_on(shop: Workshop) -> None:
     assert await shop.told() == [("user", "go")]
 
 
-async def test_a_model_that_is_speaking_is_hung_up_on_and_its_words_are_kept(shop: Workshop) -> None:
+async def test_stop_disconnects_from_a_replying_model_and_stores_the_partial_text(shop: Workshop) -> None:
     shop.server.script(Silence(Say("one two three four"), after=2))
     await stop_at(shop, TextAdded)
     await shop.server.gone()
@@ -116,13 +118,13 @@ async def test_a_model_that_is_speaking_is_hung_up_on_and_its_words_are_kept(sho
     assert "one two".startswith(text)
 
 
-async def test_a_wait_for_a_busy_model_is_cut_short(shop: Workshop) -> None:
+async def test_stop_ends_the_wait_for_a_busy_model(shop: Workshop) -> None:
     shop.server.otherwise(Fail(429, retry_after=0.015))
     await stop_at_call(shop, 1)
     assert await shop.told() == [("user", "go")]
 
 
-async def test_a_summary_in_the_making_is_given_up(shop: Workshop) -> None:
+async def test_stop_cancels_a_running_summary(shop: Workshop) -> None:
     for number in range(12):
         await shop.say(f"fact {number}: " + "x" * 3_000)
     shop.server.script(context_too_long(), Silence(after=0))
@@ -132,7 +134,7 @@ async def test_a_summary_in_the_making_is_given_up(shop: Workshop) -> None:
 
 
 @pytest.mark.parametrize("effect", Effect)
-async def test_a_tool_is_ended_before_the_turn_is(shop: Workshop, effect: Effect) -> None:
+async def test_stopped_tool_ends_before_the_turn_ends(shop: Workshop, effect: Effect) -> None:
     ended: list[int] = []
 
     async def wait(arguments: object, call: object) -> str:
@@ -148,7 +150,7 @@ async def test_a_tool_is_ended_before_the_turn_is(shop: Workshop, effect: Effect
     assert "Stopped by the person" in (await shop.told())[-1][1]
 
 
-async def test_of_several_calls_those_that_were_done_keep_their_results(shop: Workshop) -> None:
+async def test_stop_preserves_results_of_finished_tool_calls(shop: Workshop) -> None:
     async def wait(arguments: object, call: object) -> str:
         await asyncio.Event().wait()
         return "never"
@@ -161,7 +163,7 @@ async def test_of_several_calls_those_that_were_done_keep_their_results(shop: Wo
 
 
 @pytest.mark.slow
-async def test_a_tree_of_processes_is_gone_before_the_turn_is(shop: Workshop) -> None:
+async def test_stop_kills_the_process_tree_of_a_command_before_the_turn_ends(shop: Workshop) -> None:
     processes = Processes()
     terminal = Terminal(processes, FullOutputs(shop.folder / "outputs"))
     workspace = LocalWorkspace(shop.folder, {"PATH": "/usr/local/bin:/usr/bin:/bin"})
@@ -172,28 +174,28 @@ async def test_a_tree_of_processes_is_gone_before_the_turn_is(shop: Workshop) ->
     assert not any(map(_is_alive, pids))
 
 
-async def test_a_question_that_nobody_answered_is_withdrawn(shop: Workshop) -> None:
-    ear = Ear(shop, QuestionAsked)
-    questions = Questions(ear.hear)
+async def test_stop_withdraws_an_unanswered_question(shop: Workshop) -> None:
+    recorder = EventRecorder(shop, QuestionAsked)
+    questions = Questions(recorder.record)
     shop.server.script(Say(calls=[Ask("clarify", {"question": "Which one?"})]))
     async with asyncio.timeout(LIMIT), asyncio.TaskGroup() as group:
-        turn = _begin(group, shop, ear, Clarify(), person=questions)
-        await ear.wait()
+        turn = _start_turn(group, shop, recorder, Clarify(), person=questions)
+        await recorder.wait()
         assert questions.waiting
         await _stop(shop, turn)
     assert questions.waiting == []
 
 
 @pytest.mark.parametrize("moment", [ModelCalled, ToolCalled, ToolAnswered])
-async def test_a_stop_while_a_step_is_being_stored_leaves_it_whole(shop: Workshop, moment: type[object]) -> None:
+async def test_stop_while_a_step_is_stored_stores_it_completely(shop: Workshop, moment: type[object]) -> None:
     shop.server.script(Say("let me see", calls=[Ask("echo", {"word": "a"})]), Say("done"))
     await _stop_within(shop, moment)
-    told = [text for _, text in await shop.told()]
-    assert told[:2] == ["go", "let me see"]
-    assert len(told) == 3
+    texts = [text for _, text in await shop.told()]
+    assert texts[:2] == ["go", "let me see"]
+    assert len(texts) == 3
 
 
-async def test_a_stop_while_the_answer_is_being_stored_leaves_one_answer(shop: Workshop) -> None:
+async def test_stop_while_the_answer_is_stored_leaves_one_answer(shop: Workshop) -> None:
     shop.server.script(Say("done"))
     await _stop_within(shop, ModelCalled)
     assert await shop.told() == [("user", "go"), ("assistant", "done")]
@@ -201,7 +203,7 @@ async def test_a_stop_while_the_answer_is_being_stored_leaves_one_answer(shop: W
     assert turn.state == "answered"
 
 
-async def test_the_next_turn_begins_as_if_nothing_had_been_cut_off(shop: Workshop) -> None:
+async def test_next_turn_runs_normally_after_a_stop(shop: Workshop) -> None:
     shop.server.script(Silence(after=0), Say("hello"))
     await stop_at_call(shop, 1)
     await shop.say("are you there?")
@@ -209,22 +211,22 @@ async def test_the_next_turn_begins_as_if_nothing_had_been_cut_off(shop: Worksho
 
 
 async def _stop_within(shop: Workshop, kind: type[object]) -> None:
-    """Stop a turn from within its own event, so that it ends in whatever it does next."""
+    """Stop a turn from within its own event, so that it is cancelled at its next step."""
     turns: list[asyncio.Task[Any]] = []
 
-    def hear(event: TurnEvent) -> None:
+    def record(event: TurnEvent) -> None:
         shop.events.append(event)
         if isinstance(event, kind):
             turns[0].cancel()
 
     async with asyncio.timeout(LIMIT), asyncio.TaskGroup() as group:
-        turns.append(_begin(group, shop, Ear(shop), Echo(), publish=hear))
+        turns.append(_start_turn(group, shop, EventRecorder(shop), Echo(), publish=record))
         with contextlib.suppress(asyncio.CancelledError):
             await turns[0]
     assert await shop.store.read(lambda tx: tx.turns.find(shop.session_id, running=True)) == []
 
 
-async def test_a_turn_whose_conversation_was_taken_over_ends_without_a_word(
+async def test_turn_that_lost_its_lease_ends_without_an_answer_or_error_log(
     shop: Workshop, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def lose(arguments: object, call: object) -> str:

@@ -1,4 +1,4 @@
-"""Several keys serve as one account."""
+"""Key pool: several API keys used as one account."""
 
 from collections.abc import AsyncIterator
 from datetime import timedelta
@@ -38,7 +38,7 @@ def keys_used(server: ModelServer) -> list[str]:
     return [received.headers["authorization"].removeprefix("Bearer ") for received in server.received]
 
 
-async def test_one_key_is_used_until_it_must_rest(server: ModelServer, http: HttpPool, clock: SettableClock) -> None:
+async def test_key_is_used_until_it_is_rate_limited(server: ModelServer, http: HttpPool, clock: SettableClock) -> None:
     provider = pooled(server, http, clock, "good", "fine")
     server.script(Say("1"), Fail(429, retry_after=30), Say("2"), Say("3"))
     for expected in ("1", "2", "3"):
@@ -47,7 +47,9 @@ async def test_one_key_is_used_until_it_must_rest(server: ModelServer, http: Htt
     assert keys_used(server) == ["good", "good", "fine", "fine"]
 
 
-async def test_a_rested_key_serves_again(server: ModelServer, http: HttpPool, clock: SettableClock) -> None:
+async def test_rate_limited_key_is_used_again_after_its_wait(
+    server: ModelServer, http: HttpPool, clock: SettableClock
+) -> None:
     provider = pooled(server, http, clock, "good", "fine")
     server.script(Fail(429, retry_after=30), Fail(429, retry_after=90))
     with pytest.raises(ProviderBusy) as busy:
@@ -58,7 +60,7 @@ async def test_a_rested_key_serves_again(server: ModelServer, http: HttpPool, cl
     assert keys_used(server) == ["good", "fine", "good"]
 
 
-async def test_a_bad_key_is_left_alone_for_long(server: ModelServer, http: HttpPool, clock: SettableClock) -> None:
+async def test_invalid_key_is_not_used_again_soon(server: ModelServer, http: HttpPool, clock: SettableClock) -> None:
     provider = pooled(server, http, clock, "bad", "good")
     for _ in range(2):
         await heard(provider, request())
@@ -66,7 +68,7 @@ async def test_a_bad_key_is_left_alone_for_long(server: ModelServer, http: HttpP
     assert await provider.models() == [ListedModel("test-model")]
 
 
-async def test_when_no_key_will_do_its_reason_is_reported(
+async def test_error_of_the_key_is_raised_if_no_key_can_be_used(
     server: ModelServer, http: HttpPool, clock: SettableClock
 ) -> None:
     provider = pooled(server, http, clock, "bad")
@@ -76,7 +78,9 @@ async def test_when_no_key_will_do_its_reason_is_reported(
     assert keys_used(server) == ["bad"]
 
 
-async def test_other_errors_are_the_callers(server: ModelServer, http: HttpPool, clock: SettableClock) -> None:
+async def test_other_errors_are_raised_without_trying_another_key(
+    server: ModelServer, http: HttpPool, clock: SettableClock
+) -> None:
     provider = pooled(server, http, clock, "good", "fine")
     server.script(CutOff(after=0))
     with pytest.raises(ProviderUnreachable):
@@ -84,7 +88,7 @@ async def test_other_errors_are_the_callers(server: ModelServer, http: HttpPool,
     assert keys_used(server) == ["good"]
 
 
-def test_the_shortest_wait_counts_and_an_empty_account_does_not(clock: SettableClock) -> None:
+def test_pool_reports_the_shortest_wait_and_ignores_keys_without_credit(clock: SettableClock) -> None:
     keys = KeyPool(3, clock)
     keys.rest_key(0, ProviderBusy("later", retry_after=timedelta(seconds=9)))
     keys.rest_key(1, NoCredit("empty"))
@@ -98,9 +102,7 @@ def test_the_shortest_wait_counts_and_an_empty_account_does_not(clock: SettableC
     assert keys.pick() == 2
 
 
-async def test_an_account_without_credit_is_passed_over(
-    server: ModelServer, http: HttpPool, clock: SettableClock
-) -> None:
+async def test_key_without_credit_is_skipped(server: ModelServer, http: HttpPool, clock: SettableClock) -> None:
     provider = pooled(server, http, clock, "good", "fine")
     server.script(no_credit(), Say("Paid."))
     _, reply = await heard(provider, request())

@@ -1,4 +1,4 @@
-"""Facts planted in a long conversation stay within reach, whatever the summariser does."""
+"""Facts in a long session can still be found, for every outcome of the summariser."""
 
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
@@ -30,18 +30,18 @@ def fact(number: int) -> str:
     return f"The code of box{number}x is heron{number * 7919 % 9973}q."
 
 
-def place_of(number: int) -> int:
-    """Return the message that a fact stands in: they are spread over all of the conversation."""
+def seq_of(number: int) -> int:
+    """Return the number of the message with a fact: facts are spread over the whole session."""
     return 7 + number * (MESSAGES // FACTS)
 
 
 def conversation() -> list[Message]:
-    facts = {place_of(number): fact(number) for number in range(FACTS)}
+    facts = {seq_of(number): fact(number) for number in range(FACTS)}
     return [_message(seq, f"{facts.get(seq, '')} {CHATTER}{seq}") for seq in range(1, MESSAGES + 1)]
 
 
 def _message(seq: int, text: str) -> Message:
-    """Return a message of a conversation in which every fifth exchange calls a tool."""
+    """Return a message of a session in which every fifth exchange calls a tool."""
     at = START + timedelta(minutes=seq)
     match seq % 10:
         case 2:
@@ -60,7 +60,7 @@ async def shop(tmp_path: Path) -> AsyncIterator[Workshop]:
 
 
 @pytest.mark.parametrize("summariser", SUMMARISERS.values(), ids=SUMMARISERS)
-async def test_every_fact_stays_within_reach(shop: Workshop, summariser: Answer) -> None:
+async def test_every_fact_is_found_after_a_summary(shop: Workshop, summariser: Answer) -> None:
     views: list[list[str]] = []
 
     def answer(received: Received) -> Answer:
@@ -74,13 +74,13 @@ async def test_every_fact_stays_within_reach(shop: Workshop, summariser: Answer)
     await shop.say("What was the code of box 13?")
     await shop.say("Well?")
     await shop.store.write(_index_all)
-    hits = await shop.store.read(lambda tx: [_found(tx, shop, number) for number in range(FACTS)])
-    read = await shop.store.read(lambda tx: [_read(tx, shop, number) for number in range(FACTS)])
-    assert hits == [place_of(number) for number in range(FACTS)]
+    hits = await shop.store.read(lambda tx: [_search_fact(tx, shop, number) for number in range(FACTS)])
+    read = await shop.store.read(lambda tx: [_read_fact(tx, shop, number) for number in range(FACTS)])
+    assert hits == [seq_of(number) for number in range(FACTS)]
     assert all(text.startswith(fact(number)) for number, text in enumerate(read))
     log = (await shop.transcript())[:MESSAGES]
     assert [stored.message for stored in log] == conversation()
-    assert _recent_word_for_word(views[-1])
+    assert _has_unchanged_recent_messages(views[-1])
     assert views[-1][-1] == "Well?"
 
 
@@ -89,19 +89,19 @@ def _index_all(tx: Transaction) -> None:
         pass
 
 
-def _found(tx: Transaction, shop: Workshop, number: int) -> int:
+def _search_fact(tx: Transaction, shop: Workshop, number: int) -> int:
     [hit] = tx.search.find(SearchQuery(text=f"box{number}x", session_id=shop.session_id))
     return hit.seq
 
 
-def _read(tx: Transaction, shop: Workshop, number: int) -> str:
-    [stored] = tx.messages.load(shop.session_id, after=place_of(number) - 1, limit=1)
+def _read_fact(tx: Transaction, shop: Workshop, number: int) -> str:
+    [stored] = tx.messages.load(shop.session_id, after=seq_of(number) - 1, limit=1)
     return stored.message.text
 
 
-def _recent_word_for_word(view: list[str]) -> bool:
-    """Tell whether a view ends with the newest messages as they were said, as many as a third of the window takes."""
-    said = [message.text for message in conversation()]
-    last = view.index(said[-1])
-    kept = said[-last + 1 :] if last < MESSAGES else said
-    return view[last - len(kept) + 1 : last + 1] == kept and sum(map(len, kept)) > INFO.context_limit
+def _has_unchanged_recent_messages(view: list[str]) -> bool:
+    """Return whether a view ends with unchanged recent messages, as many as fit in a third of the window."""
+    texts = [message.text for message in conversation()]
+    last = view.index(texts[-1])
+    recent = texts[-last + 1 :] if last < MESSAGES else texts
+    return view[last - len(recent) + 1 : last + 1] == recent and sum(map(len, recent)) > INFO.context_limit

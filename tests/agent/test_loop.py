@@ -1,4 +1,4 @@
-"""A turn from the person's words to its end, with a real store and a scripted model."""
+"""A turn from the person's message to its end, with a real store and a scripted model."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -33,7 +33,7 @@ async def shop(tmp_path: Path) -> AsyncIterator[Workshop]:
         yield shop
 
 
-async def test_an_answer_ends_the_turn_and_stands_in_the_transcript(shop: Workshop) -> None:
+async def test_answer_ends_the_turn_and_is_in_the_transcript(shop: Workshop) -> None:
     shop.server.script(Say("Hello there."))
     assert await shop.say("hi") == TurnAnswered("Hello there.")
     assert await shop.told() == [("user", "hi"), ("assistant", "Hello there.")]
@@ -75,7 +75,7 @@ async def test_calls_that_read_run_in_parallel_and_others_in_sequence(shop: Work
     assert writes.ran == ["1", "2"]
 
 
-async def test_what_is_wrong_with_a_call_goes_back_to_the_model(shop: Workshop) -> None:
+async def test_errors_of_invalid_tool_calls_are_returned_to_the_model(shop: Workshop) -> None:
     shop.server.script(
         Say(calls=[Ask("ecko", {"word": "a"}), Ask("echo", "{broken"), Ask("echo", {"word": {"no": "word"}})]),
         Say("sorry"),
@@ -91,14 +91,14 @@ async def test_what_is_wrong_with_a_call_goes_back_to_the_model(shop: Workshop) 
 
 
 @pytest.mark.parametrize("arguments", ['```json\n{"word": "a"}\n```', '{"word": "a",}'])
-async def test_calls_are_repaired_where_that_is_safe(shop: Workshop, arguments: str) -> None:
+async def test_malformed_tool_call_is_repaired_if_safe(shop: Workshop, arguments: str) -> None:
     shop.server.script(Say(calls=[Ask("functions.Echo", arguments)]), Say("done"))
     echo = Echo()
     await shop.say("go", echo)
     assert echo.ran == ["a"]
 
 
-async def test_a_tool_that_breaks_ends_the_call_and_not_the_turn(shop: Workshop) -> None:
+async def test_tool_that_raises_fails_its_call_and_not_the_turn(shop: Workshop) -> None:
     def breaks(arguments: object, call: object) -> str:
         raise ZeroDivisionError("oh")
 
@@ -110,7 +110,7 @@ async def test_a_tool_that_breaks_ends_the_call_and_not_the_turn(shop: Workshop)
     assert "there is no such thing" in (await shop.told())[2][1]
 
 
-async def test_a_call_that_fails_again_and_again_ends_the_turn(shop: Workshop) -> None:
+async def test_repeatedly_failing_call_ends_the_turn(shop: Workshop) -> None:
     def fails(arguments: object, call: object) -> str:
         raise ToolFailed("no")
 
@@ -121,7 +121,7 @@ async def test_a_call_that_fails_again_and_again_ends_the_turn(shop: Workshop) -
     assert "has failed 3 times" in (await shop.told())[6][1]
 
 
-async def test_a_denied_call_does_not_run_and_the_model_hears_why(shop: Workshop) -> None:
+async def test_denied_call_does_not_run_and_the_model_gets_the_reason(shop: Workshop) -> None:
     shop.server.script(Say(calls=[Ask("echo", {"word": "x"})]), Say("as you wish"))
     echo = Echo()
     assert await shop.say("go", echo, around=shop.around(approver=Allow("deny"))) == TurnAnswered("as you wish")
@@ -146,12 +146,12 @@ async def test_a_turn_ends_at_its_limits(shop: Workshop, limits: Limits, which: 
     end = await shop.say("go", Echo(), around=shop.around(limits=lambda: limits))
     assert isinstance(end, TurnOutOfBudget)
     assert end.limit == which
-    assert await _is_whole(shop)
+    assert await _has_all_results(shop)
 
 
-async def test_a_turn_that_is_stopped_keeps_what_was_said(shop: Workshop) -> None:
+async def test_stopped_turn_stores_the_partial_reply(shop: Workshop) -> None:
     shop.server.script(Say("one two three four five six seven eight", pause=0.02))
-    assert await _stopped_at(shop, TextAdded, 3) is True
+    assert await _stop_at(shop, TextAdded, 3) is True
     role, text = (await shop.told())[-1]
     assert role == "assistant"
     assert "one two three four five six seven eight".startswith(text)
@@ -159,26 +159,26 @@ async def test_a_turn_that_is_stopped_keeps_what_was_said(shop: Workshop) -> Non
     await shop.server.gone(1)
 
 
-async def test_a_turn_that_is_stopped_gives_every_call_a_result(shop: Workshop) -> None:
+async def test_stopped_turn_stores_a_result_for_every_call(shop: Workshop) -> None:
     async def waits(arguments: object, call: object) -> str:
         await asyncio.Event().wait()
         return "never"
 
     shop.server.script(Say(calls=[Ask("fast", {"word": "a"}), Ask("slow", {})]))
     tools = (Echo("fast"), Echo("slow", Effect.IRREVERSIBLE, waits))
-    assert await _stopped_at(shop, ToolCalled, 2, *tools) is True
+    assert await _stop_at(shop, ToolCalled, 2, *tools) is True
     assert "Stopped by the person" in (await shop.told())[-1][1]
-    assert await _is_whole(shop)
+    assert await _has_all_results(shop)
 
 
-async def test_a_program_that_ends_leaves_the_turn_to_be_resumed(shop: Workshop) -> None:
+async def test_turn_of_an_ended_program_is_resumed_without_irreversible_calls(shop: Workshop) -> None:
     async def waits(arguments: object, call: object) -> str:
         await asyncio.Event().wait()
         return "never"
 
     once = Echo("send", Effect.IRREVERSIBLE, waits)
     shop.server.script(Say(calls=[Ask("echo", {"word": "a"}), Ask("send", {"word": "mail"})]), Say("I will check"))
-    assert await _stopped_at(shop, ToolCalled, 2, Echo(), once, by_person=False) is False
+    assert await _stop_at(shop, ToolCalled, 2, Echo(), once, by_person=False) is False
     again = Echo("send", Effect.IRREVERSIBLE)
     assert await shop.run_pending_turns(Echo(), again) == TurnAnswered("I will check")
     assert again.ran == []
@@ -186,19 +186,19 @@ async def test_a_program_that_ends_leaves_the_turn_to_be_resumed(shop: Workshop)
     assert len(shop.server.received) == 2
 
 
-async def test_a_turn_that_was_cut_off_runs_reading_calls_again(shop: Workshop) -> None:
+async def test_resumed_turn_repeats_calls_that_only_read(shop: Workshop) -> None:
     async def waits(arguments: object, call: object) -> str:
         await asyncio.Event().wait()
         return "never"
 
     shop.server.script(Say(calls=[Ask("look", {"word": "a"})]), Say("found"))
-    assert await _stopped_at(shop, ToolCalled, 1, Echo("look", Effect.READS, waits), by_person=False) is False
+    assert await _stop_at(shop, ToolCalled, 1, Echo("look", Effect.READS, waits), by_person=False) is False
     again = Echo("look")
     assert await shop.run_pending_turns(again) == TurnAnswered("found")
     assert again.ran == ["a"]
 
 
-async def test_what_a_person_writes_meanwhile_joins_before_the_next_call(shop: Workshop) -> None:
+async def test_steering_text_joins_before_the_next_model_call(shop: Workshop) -> None:
     waiting = [[], [Message(role="user", parts=(Text("in French, please"),), at=datetime.now(UTC))]]
 
     async def joined() -> list[Message]:
@@ -210,7 +210,7 @@ async def test_what_a_person_writes_meanwhile_joins_before_the_next_call(shop: W
     assert shop.server.received[1].json["messages"][-1]["content"] == "in French, please"
 
 
-async def test_a_provider_that_refuses_fails_the_turn_with_words_for_anybody(shop: Workshop) -> None:
+async def test_provider_error_fails_the_turn_with_a_message_that_hides_the_key(shop: Workshop) -> None:
     shop.server.otherwise(bad_key())
     end = await shop.say("hi")
     assert isinstance(end, TurnFailed)
@@ -229,7 +229,7 @@ async def test_usage_and_cost_are_added_to_the_session(shop: Workshop) -> None:
     assert [event.context for event in shop.heard(ModelCalled)] == [1_200, 2_100]
 
 
-async def test_a_conversation_that_is_too_long_is_summarised_and_continues(shop: Workshop) -> None:
+async def test_session_that_is_too_long_is_summarised_and_continues(shop: Workshop) -> None:
     for number in range(12):
         await shop.say(f"fact {number}: " + "x" * 3_000)
     summary = "The person told twelve facts, numbered from zero, and each had a long tail of the letter x."
@@ -241,7 +241,7 @@ async def test_a_conversation_that_is_too_long_is_summarised_and_continues(shop:
     assert len(await shop.transcript()) == 26
 
 
-async def test_a_summary_without_use_leaves_the_old_view_in_force(shop: Workshop) -> None:
+async def test_useless_summary_fails_the_turn_and_leaves_the_messages_unchanged(shop: Workshop) -> None:
     for number in range(12):
         await shop.say(f"fact {number}: " + "x" * 3_000)
     shop.server.script(context_too_long(), Say(" "))
@@ -251,8 +251,8 @@ async def test_a_summary_without_use_leaves_the_old_view_in_force(shop: Workshop
     assert len(shop.server.received[-1].json["messages"]) > 25
 
 
-async def _stopped_at(shop: Workshop, kind: type[object], count: int, *tools: Echo, by_person: bool = True) -> bool:
-    """Stop a turn when so many events of a kind were heard; tell whether it ended as stopped."""
+async def _stop_at(shop: Workshop, kind: type[object], count: int, *tools: Echo, by_person: bool = True) -> bool:
+    """Stop a turn after this many events of a kind; return whether it ended as stopped."""
     reached = asyncio.Event()
 
     def publish(event: object) -> None:
@@ -268,8 +268,8 @@ async def _stopped_at(shop: Workshop, kind: type[object], count: int, *tools: Ec
     return bool(shop.heard(TurnStopped))
 
 
-async def _is_whole(shop: Workshop) -> bool:
-    """Tell whether every call in the transcript has its result."""
+async def _has_all_results(shop: Workshop) -> bool:
+    """Return whether every call in the transcript has its result."""
     parts = [part for stored in await shop.transcript() for part in stored.message.parts]
     calls = {part.id for part in parts if isinstance(part, ToolCall)}
     return calls == {part.call_id for part in parts if isinstance(part, ToolResult)}

@@ -1,4 +1,4 @@
-"""A chain of models answers if any of them can, and says nothing twice."""
+"""A chain of models answers if any of them can, without repeated text."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -68,24 +68,26 @@ def chain(provider: Provider, *models: str, patience: RetryPolicy = HASTY) -> Mo
     return ModelCalls([ModelChoice(provider, model) for model in models or ("first",)], patience, lambda: 1.0)
 
 
-async def ask(calls: ModelCalls, asked: ModelRequest | None = None) -> tuple[str, list[str], ModelAnswer]:
-    """Return the words passed on, the notices, and the end."""
-    events = [event async for event in calls.reply(asked or request())]
+async def ask(calls: ModelCalls, model_request: ModelRequest | None = None) -> tuple[str, list[str], ModelAnswer]:
+    """Return the streamed text, the notices, and the final answer."""
+    events = [event async for event in calls.reply(model_request or request())]
     end = events.pop()
     assert isinstance(end, ModelAnswer)
-    return said(events), [event.text for event in events if isinstance(event, Noticed)], end
+    return text_of(events), [event.text for event in events if isinstance(event, Noticed)], end
 
 
-def said(events: Sequence[CallEvent]) -> str:
+def text_of(events: Sequence[CallEvent]) -> str:
     return "".join(event.text for event in events if isinstance(event, ModelText))
 
 
-def models_asked(server: ModelServer) -> list[str]:
+def models_called(server: ModelServer) -> list[str]:
     return [received.json["model"] for received in server.received]
 
 
 @pytest.mark.parametrize("fault", [overloaded(), Fail(429), Fail(500), CutOff(after=0), Garbage()])
-async def test_a_passing_fault_is_not_noticed(provider: Provider, server: ModelServer, fault: Answer) -> None:
+async def test_temporary_fault_is_retried_without_a_notice(
+    provider: Provider, server: ModelServer, fault: Answer
+) -> None:
     server.script(fault, Say("Here I am."))
     text, notices, end = await ask(chain(provider))
     assert (text, notices) == ("Here I am.", [])
@@ -106,19 +108,19 @@ async def test_a_broken_reply_continues_where_it_stopped(
     assert CONTINUE in body
 
 
-async def test_a_model_that_starts_all_over_is_not_heard_twice(provider: Provider, server: ModelServer) -> None:
+async def test_text_is_not_repeated_if_the_model_restarts_its_reply(provider: Provider, server: ModelServer) -> None:
     server.script(CutOff(HALF, after=4), Say(HALF.text))
     text, _, end = await ask(chain(provider))
     assert text == end.reply.message.text == HALF.text
 
 
-async def test_a_reply_may_break_more_than_once(provider: Provider, server: ModelServer) -> None:
+async def test_reply_that_breaks_twice_is_completed(provider: Provider, server: ModelServer) -> None:
     server.script(CutOff(Say("one two three"), after=1), CutOff(Say(" two three"), after=1), Say(" three"))
     text, _, end = await ask(chain(provider))
     assert text == end.reply.message.text == "one two three"
 
 
-async def test_half_a_tool_call_is_forgotten(provider: Provider, server: ModelServer) -> None:
+async def test_partial_tool_call_of_a_broken_reply_is_dropped(provider: Provider, server: ModelServer) -> None:
     whole = Say("Let me look.", reasoning="Hm.", calls=[Ask("read_file", {"path": "a" * 100}, id="call_1")])
     server.script(CutOff(whole, after=8), Say(reasoning="Hm.", calls=[Ask("read_file", {"path": "b"}, id="call_2")]))
     text, _, end = await ask(chain(provider))
@@ -130,7 +132,7 @@ async def test_half_a_tool_call_is_forgotten(provider: Provider, server: ModelSe
 
 
 @pytest.mark.parametrize("fault", [bad_key(), no_credit(), model_unknown()])
-async def test_what_waiting_will_not_repair_goes_to_the_next_model(
+async def test_permanent_fault_falls_back_to_the_next_model(
     provider: Provider, server: ModelServer, fault: Answer
 ) -> None:
     server.script(fault, Say("Me instead."))
@@ -139,32 +141,32 @@ async def test_what_waiting_will_not_repair_goes_to_the_next_model(
     assert len(notices) == 1
     assert "second" in notices[0]
     assert end.choice.model == "second"
-    assert models_asked(server) == ["first", "second"]
+    assert models_called(server) == ["first", "second"]
 
 
-async def test_a_model_that_stays_down_is_left_for_the_next(provider: Provider, server: ModelServer) -> None:
+async def test_model_that_stays_down_falls_back_to_the_next_model(provider: Provider, server: ModelServer) -> None:
     server.script(CutOff(HALF), overloaded(), overloaded(), Say(" words. And this is the end."))
     text, notices, end = await ask(chain(provider, "first", "second"))
     assert text == end.reply.message.text == HALF.text
     assert len(notices) == 1
-    assert models_asked(server) == ["first", "first", "first", "second"]
+    assert models_called(server) == ["first", "first", "first", "second"]
 
 
 @pytest.mark.parametrize(("fault", "error"), [(context_too_long(), ContextTooLong), (refused(), ModelRefused)])
-async def test_what_is_wrong_with_the_request_is_reported_at_once(
+async def test_error_of_the_request_is_raised_without_retry_or_fallback(
     provider: Provider, server: ModelServer, fault: Answer, error: type[ProviderError]
 ) -> None:
     server.script(fault)
     with pytest.raises(error):
         await ask(chain(provider, "first", "second"))
-    assert models_asked(server) == ["first"]
+    assert models_called(server) == ["first"]
 
 
-async def test_attempts_are_bounded(provider: Provider, server: ModelServer) -> None:
+async def test_each_model_is_called_at_most_three_times(provider: Provider, server: ModelServer) -> None:
     server.otherwise(overloaded())
     with pytest.raises(ProviderOverloaded):
         await ask(chain(provider, "first", "second"))
-    assert models_asked(server) == ["first"] * 3 + ["second"] * 3
+    assert models_called(server) == ["first"] * 3 + ["second"] * 3
 
 
 async def test_a_requested_wait_is_observed_and_reported(provider: Provider, server: ModelServer) -> None:
@@ -176,7 +178,7 @@ async def test_a_requested_wait_is_observed_and_reported(provider: Provider, ser
     assert len(notices) == 1
 
 
-async def test_nobody_waits_longer_than_patience_allows(provider: Provider, server: ModelServer) -> None:
+async def test_wait_longer_than_the_policy_allows_falls_back_or_fails(provider: Provider, server: ModelServer) -> None:
     server.script(Fail(429, retry_after=3600), Say("Me instead."), Fail(429, retry_after=3600))
     _, _, end = await ask(chain(provider, "first", "second"))
     assert end.choice.model == "second"
@@ -192,10 +194,12 @@ async def test_a_call_ends_at_its_deadline(server: ModelServer) -> None:
         provider = SPEAKERS["chat"](server.url, http, PATIENT)
         with pytest.raises(ProviderUnreachable):
             await ask(chain(provider, "first", "second", patience=patience))
-    assert "second" not in models_asked(server)
+    assert "second" not in models_called(server)
 
 
-async def test_structured_output_is_never_put_together_from_pieces(provider: Provider, server: ModelServer) -> None:
+async def test_broken_structured_output_is_requested_again_from_the_start(
+    provider: Provider, server: ModelServer
+) -> None:
     server.script(CutOff(Say('{"title": "Half a title"}'), after=2), Say('{"title":"All"}'))
     text, _, end = await ask(chain(provider), request(output_schema=Raw(b'{"type":"object"}')))
     assert (text, end.reply.message.text) == ("", '{"title":"All"}')
@@ -210,7 +214,7 @@ async def test_closing_a_call_closes_the_connection(provider: Provider, server: 
         await server.gone(1)
 
 
-async def test_cancelling_a_call_closes_the_connection_and_is_no_error_of_the_provider(
+async def test_cancelling_a_call_closes_the_connection_without_fallback(
     provider: Provider, server: ModelServer
 ) -> None:
     server.otherwise(Silence(after=0))
@@ -220,38 +224,38 @@ async def test_cancelling_a_call_closes_the_connection_and_is_no_error_of_the_pr
         call.cancel()
         await server.gone(1)
     assert call.cancelled()
-    assert models_asked(server) == ["first"]
+    assert models_called(server) == ["first"]
 
 
 def test_every_error_of_a_provider_has_a_reaction() -> None:
     known = [kind for kind in ProviderError.__subclasses__() if kind.__module__ == ProviderError.__module__]
-    assert set(known) <= set(REACTIONS)  # those of single providers have the reaction to any other error
+    assert set(known) <= set(REACTIONS)  # errors of single providers have the default reaction
 
 
-def test_a_chain_has_a_first_model() -> None:
+def test_chain_without_models_is_refused() -> None:
     with pytest.raises(ValueError, match="at least one"):
         ModelCalls([])
 
 
 @given(st.text(alphabet="ab ", min_size=1), st.text(alphabet="ab "), st.integers(1, 9))
-def test_the_seam_lets_the_same_through_however_it_is_cut(before: str, after: str, step: int) -> None:
+def test_seam_output_does_not_depend_on_the_chunk_size(before: str, after: str, step: int) -> None:
     whole, cut = ReplySeam(before), ReplySeam(before)
     once = whole.add(after) + whole.rest()
-    again = "".join(cut.add(after[place : place + step]) for place in range(0, len(after), step)) + cut.rest()
+    again = "".join(cut.add(after[start : start + step]) for start in range(0, len(after), step)) + cut.rest()
     assert once == again
     assert after.endswith(once)
 
 
 @pytest.mark.parametrize("pieces", [1, 3, 100])
-def test_the_seam_holds_however_the_repeat_is_cut(pieces: int) -> None:
+def test_seam_removes_a_repeat_for_any_chunk_size(pieces: int) -> None:
     before = "The quick brown fox jumps over the lazy"
     seam = ReplySeam(before)
     again = f"{before} dog, twice."
     step = max(len(again) // pieces, 1)
-    heard = "".join(seam.add(again[place : place + step]) for place in range(0, len(again), step)) + seam.rest()
-    assert heard == " dog, twice."
+    added = "".join(seam.add(again[start : start + step]) for start in range(0, len(again), step)) + seam.rest()
+    assert added == " dog, twice."
 
 
-def test_a_short_likeness_is_no_repeat() -> None:
+def test_short_overlap_is_not_removed_as_a_repeat() -> None:
     seam = ReplySeam("I came, I saw, I")
     assert seam.add(" came") + seam.add(" back again and again") + seam.rest() == " came back again and again"

@@ -1,4 +1,4 @@
-"""How models are doing, as those who ask them notice."""
+"""Health of models, as reported by the calls to them."""
 
 from collections.abc import AsyncIterator
 from datetime import timedelta
@@ -26,7 +26,7 @@ async def ask(calls: ModelCalls) -> None:
         pass
 
 
-async def test_a_model_that_fails_is_known_until_it_answers(server: ModelServer, provider: Provider) -> None:
+async def test_failing_model_is_reported_until_it_answers(server: ModelServer, provider: Provider) -> None:
     clock = SettableClock()
     health = ModelHealth(clock)
     calls = ModelCalls([ModelChoice(provider, "first")], QUICK, heard=health.heard)
@@ -43,7 +43,7 @@ async def test_a_model_that_fails_is_known_until_it_answers(server: ModelServer,
     assert (state.error, state.since, state.failures) == ("", None, 2 * QUICK.attempts)
 
 
-async def test_each_model_of_a_chain_is_known_by_its_own(server: ModelServer, provider: Provider) -> None:
+async def test_each_model_of_a_chain_has_its_own_health(server: ModelServer, provider: Provider) -> None:
     health = ModelHealth()
     choices = [ModelChoice(provider, model) for model in ("first", "second")]
     server.script(*[Fail(500)] * QUICK.attempts)
@@ -53,7 +53,7 @@ async def test_each_model_of_a_chain_is_known_by_its_own(server: ModelServer, pr
     assert (second.error, second.failures) == ("", 0)
 
 
-async def test_a_question_that_nobody_can_answer_says_nothing_about_the_model(
+async def test_error_of_the_request_does_not_change_the_health_of_the_model(
     server: ModelServer, provider: Provider
 ) -> None:
     health = ModelHealth()

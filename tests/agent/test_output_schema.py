@@ -1,4 +1,4 @@
-"""Answers that fit a schema, or say where they do not; as the usual checker of JSON schemas sees it."""
+"""Answers checked against a JSON schema, compared with the `jsonschema` package."""
 
 from typing import Any
 
@@ -49,10 +49,10 @@ VALUES: list[Any] = [
 
 
 @pytest.mark.parametrize("schema", SCHEMAS, ids=str)
-def test_what_fits_is_what_fits_elsewhere(schema: Any) -> None:
+def test_values_match_a_schema_exactly_if_the_jsonschema_package_agrees(schema: Any) -> None:
     assert find_schema_problem(schema) == ""
-    elsewhere = Draft202012Validator(schema)
-    assert [value for value in VALUES if bool(find_mismatch(value, schema)) == elsewhere.is_valid(value)] == []
+    reference = Draft202012Validator(schema)
+    assert [value for value in VALUES if bool(find_mismatch(value, schema)) == reference.is_valid(value)] == []
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_a_mismatch_is_reported_with_its_path(value: Any, fault: str) -> None:
     assert find_mismatch(value, PERSON) == fault
 
 
-def test_a_long_mismatch_is_cut() -> None:
+def test_message_of_a_long_mismatch_is_cut() -> None:
     assert len(find_mismatch("long" * 1000, {"type": "integer"})) < 400
 
 
@@ -89,7 +89,7 @@ def test_an_invalid_schema_is_reported(schema: Any, problem: str) -> None:
 
 
 @pytest.mark.parametrize("reference", ["http://127.0.0.1:9/schema.json", "file:///etc/hostname"])
-def test_a_schema_reads_nothing_from_elsewhere(reference: str) -> None:
+def test_schema_with_a_remote_or_file_reference_is_refused(reference: str) -> None:
     assert "schema: " in find_schema_problem({"$ref": reference})
 
 
@@ -98,7 +98,7 @@ def test_patterns_are_checked_in_linear_time() -> None:
     assert find_mismatch("aaa", {"pattern": "^(a+)+$"}) == ""
 
 
-def test_a_schema_that_refers_to_itself_for_ever_ends() -> None:
+def test_check_of_an_endlessly_recursive_schema_ends() -> None:
     assert find_mismatch(1, {"$ref": "#"}) == ""
     assert find_mismatch(1, {"allOf": [{"$ref": "#"}]}) == ""
     nested: Any = {}
@@ -110,11 +110,11 @@ def test_a_schema_that_refers_to_itself_for_ever_ends() -> None:
 @pytest.mark.parametrize(
     "text", ['{"a": [1]}', ' {"a": [1]}\n', 'Sure:\n```json\n{"a": [1]}\n```\nThere.', 'It is {"a": [1]}, I think.']
 )
-def test_json_is_found_where_a_model_puts_it(text: str) -> None:
+def test_json_is_found_within_the_text_of_an_answer(text: str) -> None:
     assert parse_answer(text) == {"a": [1]}
 
 
 @pytest.mark.parametrize("text", ["", "three", "{a: 1}", "[" * 100_000])
-def test_what_is_no_json_is_said_so(text: str) -> None:
+def test_answer_without_json_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="not JSON"):
         parse_answer(text)

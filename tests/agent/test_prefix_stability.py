@@ -1,4 +1,4 @@
-"""Each request begins with the bytes of the one before, or one recorded reason says why not; over random histories."""
+"""Each request begins with the bytes of the one before, unless a reason is recorded; with random histories."""
 
 import asyncio
 import hashlib
@@ -41,13 +41,13 @@ from talaria.testing.clock import SettableClock
 from talaria.testing.model_server import Answer, Ask, ModelServer, Received, Say, context_too_long
 from talaria.tools.workspace import LocalWorkspace
 
-SCRIBE = "scribe"
+SUMMARISER = "scribe"
 SUMMARY = "Goal: to try many histories. Decisions: none so far. Facts: the person writes numbers and wants answers. {}"
 
 
 @dataclass(frozen=True)
 class Turn:
-    """The person says something; the model calls tools so many times before it answers."""
+    """The person sends a message; the model calls tools ``steps`` times before it answers."""
 
     length: int
     steps: int = 0
@@ -60,7 +60,7 @@ class Restart:
 
 @dataclass(frozen=True)
 class Remember:
-    """Something is written into memory or the files of the project."""
+    """Memory or a file of the project is changed."""
 
 
 @dataclass(frozen=True)
@@ -80,15 +80,15 @@ class OtherTools:
 
 @dataclass(frozen=True)
 class TooLong:
-    """The next request is too long for the model, so that the past is summarised."""
+    """The next request is too long for the model, so that earlier messages are summarised."""
 
 
 @dataclass(frozen=True)
 class Compact:
-    """The past is summarised behind a turn, by the program that took it."""
+    """Earlier messages are summarised after a turn, by the program that ran it."""
 
 
-Deed = Turn | Restart | Remember | Midnight | OtherModel | OtherTools | TooLong | Compact
+Action = Turn | Restart | Remember | Midnight | OtherModel | OtherTools | TooLong | Compact
 TURNS = st.builds(Turn, length=st.integers(1, 3_000), steps=st.integers(0, 3))
 OTHERS = st.sampled_from([Restart(), Remember(), Midnight(), OtherModel(), OtherTools(), TooLong(), Compact()])
 
@@ -102,7 +102,7 @@ class Sent:
 
 
 class History:
-    """A conversation whose program lives as a test says."""
+    """A session whose program performs the actions of a test."""
 
     def __init__(self, server: ModelServer, store: Store, http: HttpPool, session_id: SessionId) -> None:
         self.sent: list[Sent] = []
@@ -118,10 +118,10 @@ class History:
         self._agent: AgentLoop | None = None
         server.answering(self._answer)
 
-    async def live(self, proposed_action: Deed) -> None:
-        match proposed_action:
+    async def perform(self, action: Action) -> None:
+        match action:
             case Turn():
-                await self._take_turn(proposed_action)
+                await self._take_turn(action)
             case Restart():
                 self._agent = None
             case Remember():
@@ -144,7 +144,7 @@ class History:
         return [event.payload for event in events if event.kind == PREFIX_BREAK]
 
     async def _answer(self, received: Received) -> Answer:
-        if received.json["model"] == SCRIBE:
+        if received.json["model"] == SUMMARISER:
             self._summaries += 1
             return Say(SUMMARY.format(self._summaries))
         self.sent.append(Sent(received.body, len(await self.reasons())))
@@ -158,7 +158,7 @@ class History:
 
     async def _take_turn(self, turn: Turn) -> None:
         self._steps = turn.steps
-        agent = await self._opened()
+        agent = await self._open_agent()
         around = TurnEnvironment(
             publish=lambda event: None, person=Nobody(), approver=Allow(), workspace=LocalWorkspace(Path.cwd(), {})
         )
@@ -171,7 +171,7 @@ class History:
         await run_pending_turns(self._store, self._session_id, take)
         self._is_too_long = False
 
-    async def _opened(self) -> AgentLoop:
+    async def _open_agent(self) -> AgentLoop:
         """Return the agent of this program, built again after a restart as the program does."""
         if self._agent is None:
             self._agent = await self._make_agent()
@@ -181,17 +181,17 @@ class History:
         toolbox = Toolbox(self._tools)
         digest = hashlib.sha256(msgspec.json.encode(toolbox.specs)).hexdigest()
         tiers = PromptTiers(memory=f"entry {self._memory}", surface=f"Today is {self._clock.now():%A}.")
-        wanted = Prefix(build_instructions(tiers), digest, self._model)
+        current = Prefix(build_instructions(tiers), digest, self._model)
         found = await self._store.read(lambda tx: read_prefix(tx, self._session_id))
-        kept = choose_prefix(found, wanted, lambda: wanted.instructions)
-        await self._store.write(lambda tx: save_prefix(tx, self._session_id, kept))
+        chosen = choose_prefix(found, current, lambda: current.instructions)
+        await self._store.write(lambda tx: save_prefix(tx, self._session_id, chosen))
         info = ModelInfo(name=self._model, context_limit=3_000)
-        window = ContextWindow(info, StoredHistory(self._store, self._session_id), Auxiliary(self._calls(SCRIBE)))
+        window = ContextWindow(info, StoredHistory(self._store, self._session_id), Auxiliary(self._calls(SUMMARISER)))
         return AgentLoop(
             self._calls(self._model),
             info,
             toolbox,
-            ModelOptions(instructions=kept.instructions),
+            ModelOptions(instructions=chosen.instructions),
             window,
             clock=self._clock,
         )
@@ -203,27 +203,27 @@ class History:
 
 @pytest.mark.slow
 @settings(max_examples=30)
-@given(st.lists(st.one_of(TURNS, OTHERS), max_size=14).map(lambda deeds: [Turn(5), *deeds, Turn(5, steps=1)]))
-def test_each_request_begins_as_the_one_before_or_one_reason_says_why_not(deeds: list[Deed]) -> None:
-    sent, reasons = asyncio.run(_lived(deeds))
+@given(st.lists(st.one_of(TURNS, OTHERS), max_size=14).map(lambda actions: [Turn(5), *actions, Turn(5, steps=1)]))
+def test_each_request_extends_the_one_before_unless_one_reason_is_recorded(actions: list[Action]) -> None:
+    sent, reasons = asyncio.run(_perform_all(actions))
     for earlier, later in pairwise(sent):
-        told = reasons[earlier.breaks : later.breaks]
+        recorded = reasons[earlier.breaks : later.breaks]
         if _begins_as(later.body, earlier.body):
-            assert told == []
+            assert recorded == []
         else:
-            assert told
-            assert len(told) == len({_cause(reason) for reason in told})
+            assert recorded
+            assert len(recorded) == len({_cause(reason) for reason in recorded})
 
 
-async def _lived(deeds: Sequence[Deed]) -> tuple[list[Sent], list[str]]:
+async def _perform_all(actions: Sequence[Action]) -> tuple[list[Sent], list[str]]:
     with TemporaryDirectory() as folder:
         store = open_sqlite_store(Path(folder) / "talaria.db", SqliteOptions())
         http = HttpPool()
         async with ModelServer() as server:
             session = await store.write(lambda tx: tx.sessions.create(NewSession(source="test")))
             history = History(server, store, http, session.id)
-            for proposed_action in deeds:
-                await history.live(proposed_action)
+            for action in actions:
+                await history.perform(action)
             reasons = await history.reasons()
         await http.close()
         await store.close()

@@ -1,4 +1,4 @@
-"""A call that fails and fails is noticed: first with advice, then with an end."""
+"""Repeated failures of the same tool call: first the model gets advice, then the turn ends."""
 
 from talaria.agent.tool_dispatch import RepetitionGuard
 from talaria.core.messages import ToolCall, ToolResult
@@ -20,14 +20,14 @@ def fail(repetition: RepetitionGuard, times: int, arguments: str = "{}", name: s
     ]
 
 
-def test_the_third_failure_of_the_same_call_comes_with_advice() -> None:
+def test_third_failure_of_the_same_call_adds_advice() -> None:
     first, second, third = fail(RepetitionGuard(), 3)
     assert first == second == "no such file"
     assert third.startswith("no such file\n\n")
     assert "failed 3 times" in third
 
 
-def test_the_fifth_failure_is_the_end() -> None:
+def test_fifth_failure_of_the_same_call_is_hopeless() -> None:
     repetition = RepetitionGuard()
     fail(repetition, 4)
     assert not repetition.is_hopeless
@@ -35,7 +35,7 @@ def test_the_fifth_failure_is_the_end() -> None:
     assert repetition.is_hopeless
 
 
-def test_a_success_in_between_clears_the_count() -> None:
+def test_success_in_between_resets_the_count() -> None:
     repetition = RepetitionGuard()
     fail(repetition, 4)
     repetition.watch([call(5)], [ToolResult("5", "there it is")])
@@ -43,14 +43,14 @@ def test_a_success_in_between_clears_the_count() -> None:
     assert not repetition.is_hopeless
 
 
-def test_other_arguments_or_another_tool_are_another_call() -> None:
+def test_calls_with_other_arguments_or_tools_are_counted_separately() -> None:
     repetition = RepetitionGuard()
     assert (
         fail(repetition, 2) + fail(repetition, 2, '{"a": 1}') + fail(repetition, 2, name="peek") == ["no such file"] * 6
     )
 
 
-def test_calls_of_one_reply_count_each() -> None:
+def test_each_call_of_one_reply_is_counted() -> None:
     repetition = RepetitionGuard()
     calls, results = [call(n) for n in range(5)], [failure(n) for n in range(5)]
     watched = repetition.watch(calls, results)
@@ -58,7 +58,7 @@ def test_calls_of_one_reply_count_each() -> None:
     assert repetition.is_hopeless
 
 
-def test_what_succeeds_is_never_touched() -> None:
+def test_successful_results_are_not_changed() -> None:
     results = [ToolResult(str(n), "fine") for n in range(9)]
     repetition = RepetitionGuard()
     assert [repetition.watch([call(n)], [results[n]])[0] for n in range(9)] == results

@@ -1,4 +1,4 @@
-"""Nothing secret leaves a tool: not in what it returns, not in how it fails, not on the way."""
+"""Secrets are masked in results, errors and progress of tools."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -29,17 +29,17 @@ def fail(word: Word, call: Call) -> str:
     raise ToolFailed(f"not with {SECRET}")
 
 
-def break_down(word: Word, call: Call) -> str:
+def raise_error(word: Word, call: Call) -> str:
     raise ValueError(f"odd: {SECRET}")
 
 
-def tell(word: Word, call: Call) -> str:
+def report(word: Word, call: Call) -> str:
     call.progress(f"half-way: {SECRET}")
     return f"{SECRET}{'.' * 60_000}{SECRET}"
 
 
-@pytest.mark.parametrize("does", [fail, break_down, tell])
-async def test_secrets_reach_neither_the_model_nor_the_store_nor_who_watches(shop: Workshop, does: object) -> None:
+@pytest.mark.parametrize("does", [fail, raise_error, report])
+async def test_secrets_reach_neither_the_model_nor_the_store_nor_the_events(shop: Workshop, does: object) -> None:
     tool = Echo("tell", does=does)  # type: ignore[arg-type]  # one of three functions that pytest hands over
     shop.server.script(Say(calls=[Ask("tell", {"word": "now"})]), Say("Done."))
     await shop.say("go on", tool, around=shop.around(mask=mask))
@@ -48,8 +48,8 @@ async def test_secrets_reach_neither_the_model_nor_the_store_nor_who_watches(sho
     assert SECRET not in seen + shop.server.received[1].body.decode()
 
 
-async def test_what_is_said_of_a_call_is_masked(shop: Workshop) -> None:
+async def test_summary_and_progress_of_a_call_are_masked(shop: Workshop) -> None:
     shop.server.script(Say(calls=[Ask("tell", {"word": SECRET})]), Say("Done."))
-    await shop.say("go on", Echo("tell", does=tell), around=shop.around(mask=mask))
+    await shop.say("go on", Echo("tell", does=report), around=shop.around(mask=mask))
     assert [event.summary for event in shop.heard(ToolCalled)] == ["tell: ****"]
     assert [event.text for event in shop.heard(ToolProgressed)] == ["half-way: ****"]

@@ -29,7 +29,7 @@ class Point(Struct, frozen=True):
 
 
 class Drawing(Struct):
-    """What the people who write tools read, and models need not."""
+    """For authors of tools; not part of the schema."""
 
     title: Annotated[str, Meta(description="what to write above it")]
     default: str = "a field may have the name of a keyword"
@@ -76,7 +76,7 @@ POINT = {
 
 
 @pytest.mark.parametrize(
-    ("field", "told"),
+    ("field", "described"),
     [
         ("title", {"type": "string", "description": "what to write above it"}),
         ("default", {"type": "string"}),
@@ -90,35 +90,35 @@ POINT = {
         ("label", {"anyOf": [{"type": "integer"}, {"type": "string"}]}),
     ],
 )
-def test_a_field_is_described_briefly(field: str, told: object) -> None:
-    assert schema_of(Drawing)["properties"][field] == told
+def test_schema_of_a_field_is_short(field: str, described: object) -> None:
+    assert schema_of(Drawing)["properties"][field] == described
 
 
 def test_only_fields_without_a_default_are_required() -> None:
     assert schema_of(Drawing)["required"] == ["title"]
 
 
-def test_a_tool_without_arguments_is_reported_as_an_empty_object() -> None:
+def test_schema_of_a_tool_without_arguments_is_an_empty_object() -> None:
     assert schema_of(Nothing) == {"type": "object", "properties": {}}
 
 
-def test_there_is_nothing_around_the_fields() -> None:
+def test_schema_has_only_type_properties_and_required() -> None:
     assert set(schema_of(Drawing)) == {"type", "properties", "required"}
 
 
-def test_the_same_tool_has_the_same_bytes() -> None:
+def test_same_tool_is_described_by_the_same_bytes() -> None:
     assert describe_tool(Draw(Drawing)) == describe_tool(Draw(Drawing))
 
 
-def test_the_bytes_do_not_depend_on_the_process() -> None:
+def test_description_bytes_do_not_depend_on_the_process() -> None:
     program = (
         "from tests.agent.test_tool_schema import *; import sys;"
         " sys.stdout.buffer.write(bytes(describe_tool(Draw(Drawing)).parameters))"
     )
-    told = {_output(program, seed) for seed in ("1", "2")}
-    assert told == {bytes(describe_tool(Draw(Drawing)).parameters)}
+    outputs = {_output(program, seed) for seed in ("1", "2")}
+    assert outputs == {bytes(describe_tool(Draw(Drawing)).parameters)}
 
 
 def _output(program: str, seed: str) -> bytes:
-    surroundings = {**os.environ, "PYTHONHASHSEED": seed}  # noqa: TID251 - a child needs ours, with another seed
-    return subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, env=surroundings).stdout
+    environment = {**os.environ, "PYTHONHASHSEED": seed}  # noqa: TID251 - a child needs ours, with another seed
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, env=environment).stdout

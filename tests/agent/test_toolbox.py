@@ -1,4 +1,4 @@
-"""Descriptions of tools, and parsing of calls: repaired where that is safe, else answered with what is wrong."""
+"""Descriptions of tools, and parsing of calls: repaired if safe, otherwise answered with the error."""
 
 from typing import Annotated, Any, Literal
 
@@ -41,36 +41,36 @@ class Write:
 BOX = Toolbox([Write(), Echo("read_letter"), Echo("burn_letter")])
 
 
-def understood(arguments: str, name: str = "write_letter") -> Any:
+def parse(arguments: str, name: str = "write_letter") -> Any:
     return BOX.parse_call(ToolCall("1", name, arguments)).arguments
 
 
-def complaint(arguments: str, name: str = "write_letter") -> str:
+def error_for(arguments: str, name: str = "write_letter") -> str:
     with pytest.raises(ToolFailed) as failure:
-        understood(arguments, name)
+        parse(arguments, name)
     return str(failure.value)
 
 
-def test_a_call_finds_its_tool_and_its_arguments() -> None:
+def test_call_is_parsed_into_tool_and_arguments() -> None:
     order = BOX.parse_call(ToolCall("1", "write_letter", '{"to": "Ann", "copies": 2}'))
     assert isinstance(order.tool, Write)
     assert order.arguments == Letter("Ann", copies=2)
 
 
 @pytest.mark.parametrize("name", ["Write_Letter", "write-letter", "functions.write_letter", "tools.Write-Letter"])
-def test_a_name_that_can_only_mean_one_tool_finds_it(name: str) -> None:
-    assert understood('{"to": "Ann"}', name) == Letter("Ann")
+def test_tool_name_with_unusual_spelling_is_matched_if_unambiguous(name: str) -> None:
+    assert parse('{"to": "Ann"}', name) == Letter("Ann")
 
 
-def test_an_unknown_name_is_answered_with_the_nearest() -> None:
-    assert "There is no tool wrote_letter. Did you mean write_letter" in complaint("{}", "wrote_letter")
+def test_error_for_an_unknown_tool_suggests_the_nearest_name() -> None:
+    assert "There is no tool wrote_letter. Did you mean write_letter" in error_for("{}", "wrote_letter")
 
 
-def test_a_name_near_to_nothing_is_answered_with_all() -> None:
-    assert complaint("{}", "xyz").endswith("Available: burn_letter, read_letter, write_letter.")
+def test_error_for_a_dissimilar_tool_name_lists_all_tools() -> None:
+    assert error_for("{}", "xyz").endswith("Available: burn_letter, read_letter, write_letter.")
 
 
-def test_a_name_that_could_mean_two_tools_is_not_guessed() -> None:
+def test_ambiguous_tool_name_is_refused() -> None:
     box = Toolbox([Echo("look_up"), Echo("Look-Up")])
     with pytest.raises(ToolFailed, match="Available: Look-Up, look_up"):
         box.parse_call(ToolCall("1", "LOOK_UP", "{}"))
@@ -87,21 +87,21 @@ def test_a_name_that_could_mean_two_tools_is_not_guessed() -> None:
     ],
     ids=["fenced", "fenced without language", "comma at the end", "comma and line at the end", "JSON in JSON"],
 )
-def test_arguments_are_repaired_where_their_meaning_is_sure(arguments: str) -> None:
-    assert understood(arguments) == Letter("Ann")
+def test_arguments_are_repaired_if_their_meaning_is_certain(arguments: str) -> None:
+    assert parse(arguments) == Letter("Ann")
 
 
-def test_no_arguments_are_an_empty_object() -> None:
-    assert understood("", "read_letter") == understood("{}", "read_letter") == understood(" ", "read_letter")
+def test_missing_arguments_are_parsed_as_an_empty_object() -> None:
+    assert parse("", "read_letter") == parse("{}", "read_letter") == parse(" ", "read_letter")
 
 
 def test_repair_leaves_quoted_text_unchanged() -> None:
     arguments = '{"to": "Ann", "text": "f(a, [1,], \\"{x,}\\")",}'
-    assert understood(arguments).text == 'f(a, [1,], "{x,}")'
+    assert parse(arguments).text == 'f(a, [1,], "{x,}")'
 
 
-def test_valid_arguments_are_taken_unchanged() -> None:
-    assert understood('{"to": "Ann", "text": "```json\\n[1,]\\n```"}').text == "```json\n[1,]\n```"
+def test_valid_arguments_are_parsed_unchanged() -> None:
+    assert parse('{"to": "Ann", "text": "```json\\n[1,]\\n```"}').text == "```json\n[1,]\n```"
 
 
 @pytest.mark.parametrize(
@@ -121,25 +121,25 @@ def test_valid_arguments_are_taken_unchanged() -> None:
         ("null", "Expected `object`, got `null`"),
     ],
 )
-def test_what_is_wrong_with_arguments_is_said(arguments: str, wrong: str) -> None:
-    assert wrong in complaint(arguments)
+def test_error_for_invalid_arguments_names_the_problem(arguments: str, wrong: str) -> None:
+    assert wrong in error_for(arguments)
 
 
-def test_arguments_that_do_not_fit_are_answered_with_what_would() -> None:
-    assert '"required":["to"]' in complaint("{}")
+def test_error_for_invalid_arguments_contains_the_schema() -> None:
+    assert '"required":["to"]' in error_for("{}")
 
 
-def test_unknown_arguments_are_named_and_nothing_runs() -> None:
-    said = complaint('{"to": "Ann", "subject": "Hi", "cc": ["Bo"]}')
-    assert said.startswith("write_letter has no argument `subject` or `cc`. Expected: {")
+def test_error_for_unknown_arguments_names_them() -> None:
+    error = error_for('{"to": "Ann", "subject": "Hi", "cc": ["Bo"]}')
+    assert error.startswith("write_letter has no argument `subject` or `cc`. Expected: {")
 
 
 def test_unknown_arguments_without_a_value_are_ignored() -> None:
-    assert understood('{"to": "Ann", "subject": null}') == Letter("Ann")
+    assert parse('{"to": "Ann", "subject": null}') == Letter("Ann")
 
 
-def test_numbers_and_truths_in_quotes_are_taken_for_what_they_are() -> None:
-    assert understood('{"to": "Ann", "copies": "2", "urgent": "true"}') == Letter("Ann", copies=2, urgent=True)
+def test_quoted_numbers_and_booleans_are_converted() -> None:
+    assert parse('{"to": "Ann", "copies": "2", "urgent": "true"}') == Letter("Ann", copies=2, urgent=True)
 
 
 def test_tools_are_listed_in_an_order_independent_of_registration() -> None:

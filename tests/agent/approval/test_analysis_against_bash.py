@@ -1,4 +1,4 @@
-"""The examiner against bash: whatever bash runs of generated code, the examiner has seen, or it asks."""
+"""The shell examiner against bash: each generated command that bash runs was found or needs approval."""
 
 import re
 import shutil
@@ -41,7 +41,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @needs_bash
-def test_examiner_sees_what_bash_runs(tmp_path: Path, batch: int) -> None:
+def test_examiner_finds_every_command_that_bash_runs(tmp_path: Path, batch: int) -> None:
     programs = marker_programs(tmp_path / "bin")
     codes = {f"{number:04}": ShellCorpus(batch * BATCH + number).line() for number in range(BATCH)}
     home = tmp_path / "home"
@@ -83,7 +83,7 @@ def marks_in(path: Path) -> list[list[str]]:
 
 
 def unseen(code: str, ran: list[list[str]], folder: Path, home: Path) -> list[list[str]]:
-    """Return what bash ran and the examiner neither saw nor asks about."""
+    """Return the commands that bash ran and the examiner neither found nor asks about."""
     examination = ShellExamination(PathRules(folder, home), {"HOME": str(home)})
     examination.examine(code)
     if any(danger.kind == "code" for danger in examination.found):
@@ -93,17 +93,17 @@ def unseen(code: str, ran: list[list[str]], folder: Path, home: Path) -> list[li
 
 
 def pattern_of(command: SimpleCommand) -> re.Pattern[str]:
-    """Return what the words of a command may turn out to be; a loose word may be none or several."""
+    """Return a pattern of the arguments that a command can have; a loose word can be none or several."""
     patterns = ""
-    for place, word in enumerate(command.words):
+    for index, word in enumerate(command.words):
         for text in word.text.split(ITEMS):
-            pattern = ("" if place == 0 else _BETWEEN) + re.escape(text)
+            pattern = ("" if index == 0 else _BETWEEN) + re.escape(text)
             pattern = re.sub(f"{re.escape(UNKNOWN)}|{FOUND}", "(?s:.*)", pattern).replace(NAME, f"[^{_BETWEEN}/]*")
             patterns += f"(?:{pattern})?" if word.loose or text in ("", NAME) else pattern
     return re.compile(patterns)
 
 
-def test_most_generated_code_is_understood(tmp_path: Path) -> None:
+def test_examiner_asks_about_at_most_half_of_the_generated_code(tmp_path: Path) -> None:
     asked = 0
     for seed in range(200):
         examination = ShellExamination(PathRules(tmp_path, tmp_path), {"HOME": str(tmp_path)})

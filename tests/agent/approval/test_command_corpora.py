@@ -16,7 +16,7 @@ _BODIES = {"EOF": "\nsome text; rm -rf / is only text\nEOF"}
 
 
 @pytest.mark.parametrize("command", DELETIONS)
-def test_no_way_of_deleting_a_home_runs_silently(command: str) -> None:
+def test_no_deletion_of_the_home_folder_runs_without_a_question(command: str) -> None:
     assert judge(command) != Allow()
 
 
@@ -25,7 +25,7 @@ def test_evasions_are_asked_about_or_refused(command: str) -> None:
     assert judge(command) != Allow()
 
 
-def test_there_are_as_many_deletion_forms_as_the_finding_counted() -> None:
+def test_corpus_of_deletions_has_at_least_180_forms() -> None:
     assert len(set(DELETIONS)) >= 180
 
 
@@ -42,13 +42,13 @@ def test_there_are_as_many_deletion_forms_as_the_finding_counted() -> None:
         "/proc/self/root/",
     ],
 )
-def test_odd_spellings_of_the_home_are_refused_in_every_mode(target: str) -> None:
+def test_deletion_of_the_home_under_unusual_spellings_is_refused_in_every_mode(target: str) -> None:
     assert isinstance(judge(f"rm -rf {target}", mode="off"), Deny)
     assert isinstance(judge(f"echo ${{x:-$(rm -rf {target})}}", mode="off"), Deny)
 
 
 @pytest.mark.parametrize("device", ["/dev/sda", "//dev/sda", "/proc/self/root/dev/nvme0n1"])
-def test_devices_are_refused_in_every_mode(device: str) -> None:
+def test_writing_to_a_block_device_is_refused_in_every_mode(device: str) -> None:
     assert isinstance(judge(f"cat x > {device}", mode="off"), Deny)
 
 

@@ -1,4 +1,4 @@
-"""Others than the owner: their own folder, the tools that are for them, and nothing that anybody could allow."""
+"""Guests: their own folder and their own tools; no grant and no mode gives them more."""
 
 from pathlib import Path
 
@@ -28,7 +28,7 @@ def judge(own: Path, proposed_action: ProposedAction, *, mode: Mode = "off", too
 
 @pytest.mark.parametrize("target", ["notes.txt", ".", "new/file.txt", "../media/a.txt", "../own/notes.txt"])
 @pytest.mark.parametrize("mode", ["ask", "off"])
-def test_they_read_and_write_what_is_theirs(own: Path, target: str, mode: Mode) -> None:
+def test_guest_reads_and_writes_files_of_their_own_folders(own: Path, target: str, mode: Mode) -> None:
     assert judge(own, ProposedAction("read", target), mode=mode) == Allow()
     assert judge(own, ProposedAction("write", target), mode=mode, tool="write_file") == Allow()
 
@@ -36,21 +36,21 @@ def test_they_read_and_write_what_is_theirs(own: Path, target: str, mode: Mode) 
 @pytest.mark.parametrize(
     "target", ["..", "../others/notes.txt", "~", "~/others", "/etc/passwd", "~nobody-at-all/x", "a\0b", "../own2"]
 )
-def test_guests_read_and_write_nothing_else_with_any_grant(own: Path, target: str) -> None:
+def test_guest_cannot_read_or_write_other_files_even_with_a_grant(own: Path, target: str) -> None:
     for kind in ("read", "write"):
         assert isinstance(judge(own, ProposedAction("read" if kind == "read" else "write", target)), Deny)
 
 
-def test_a_link_that_leads_to_others_is_not_followed(own: Path) -> None:
+def test_guest_cannot_follow_a_link_out_of_their_folder(own: Path) -> None:
     (own / "link").symlink_to(own.parent / "others")
     assert isinstance(judge(own, ProposedAction("read", "link/notes.txt")), Deny)
 
 
-def test_tools_of_the_owner_are_refused_even_where_all_is_allowed(own: Path) -> None:
+def test_guest_cannot_use_tools_of_the_owner_even_with_approvals_off(own: Path) -> None:
     assert isinstance(judge(own, ProposedAction("command", "true"), tool="terminal"), Deny)
     assert isinstance(judge(own, ProposedAction("other", "anything"), tool="notes_read"), Deny)
 
 
-def test_the_owner_is_not_confined(own: Path) -> None:
+def test_owner_is_not_confined_to_a_folder(own: Path) -> None:
     policy = ApprovalPolicy(home=own.parent, mode="off")
     assert policy.judge("terminal", Effect.READS, ProposedAction("read", "/etc/passwd"), Folder(own)) == Allow()

@@ -1,4 +1,4 @@
-"""Where things are: credentials behind links and odd paths, scripts in files, temporary folders of others."""
+"""Paths in commands: credentials behind links and unusual spellings, scripts, temporary folders of others."""
 
 import tempfile
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ class Machine:
 
 @pytest.fixture
 def machine() -> Iterator[Machine]:
-    """Not in the temporary folder of the system, where other rules hold."""
+    """A home outside the temporary folder of the system, where other rules hold."""
     with tempfile.TemporaryDirectory(dir=Path.cwd()) as root:
         yield Machine(Path(root))
 
@@ -42,7 +42,7 @@ def kinds(judgement: Judgement) -> set[str]:
     return {danger.kind for danger in judgement.dangers} if isinstance(judgement, Ask) else set()
 
 
-def test_a_link_to_credentials_is_judged_by_where_it_leads(machine: Machine) -> None:
+def test_link_to_credentials_is_judged_by_its_target(machine: Machine) -> None:
     (machine.work / "notes.txt").symlink_to(machine.home / ".ssh" / "config")
     (machine.work / "docs").symlink_to(machine.home / ".ssh")
     for command in (
@@ -62,7 +62,7 @@ def test_a_link_to_credentials_is_judged_by_where_it_leads(machine: Machine) -> 
 @pytest.mark.parametrize(
     "form", ["/{0}", "//{0}", "/proc/self/root{0}", "/proc/1/root{0}", "/proc/self/task/1/root{0}", "{0}/../config"]
 )
-def test_odd_spellings_of_a_path_are_the_path(machine: Machine, form: str) -> None:
+def test_unusual_spellings_of_a_path_to_credentials_are_recognised(machine: Machine, form: str) -> None:
     path = form.format(machine.home / ".ssh" / "config")
     assert kinds(machine.judge(f"cat {path}")) == {"credentials"}
     assert kinds(machine.proposed_action(ProposedAction("read", path))) == {"credentials"}
@@ -97,7 +97,7 @@ def test_odd_spellings_of_a_path_are_the_path(machine: Machine, form: str) -> No
         "python3 -c \"print(open('/proc/1/environ').read())\"",
     ],
 )  # fmt: skip
-def test_credentials_are_asked_about(machine: Machine, command: str) -> None:
+def test_commands_that_read_credentials_are_asked_about(machine: Machine, command: str) -> None:
     assert "credentials" in kinds(machine.judge(command))
 
 
@@ -116,11 +116,13 @@ def test_credentials_are_asked_about(machine: Machine, command: str) -> None:
         ("cd missing; touch ../../x", "outside"),
     ],
 )  # fmt: skip
-def test_writes_that_take_effect_elsewhere_are_asked_about(machine: Machine, command: str, kind: str) -> None:
+def test_writes_to_start_up_files_and_outside_the_folder_are_asked_about(
+    machine: Machine, command: str, kind: str
+) -> None:
     assert kind in kinds(machine.judge(command))
 
 
-def test_a_chat_works_freely_in_its_folder_next_to_the_profile(machine: Machine) -> None:
+def test_commands_in_the_workspace_of_a_chat_are_allowed(machine: Machine) -> None:
     machine.work = machine.home / ".talaria" / "workspaces" / "default"
     machine.work.mkdir(parents=True)
     for command in ("echo x > notes", "mkdir -p a && touch a/b", f"echo x > {machine.work}/c", "rm -rf a"):
@@ -130,7 +132,7 @@ def test_a_chat_works_freely_in_its_folder_next_to_the_profile(machine: Machine)
 
 
 @pytest.mark.parametrize("name", [".git/config", ".git/hooks/pre-commit", ".talaria/commands/a.md", "AGENTS.md"])
-def test_writing_such_files_with_a_tool_is_asked_about(machine: Machine, name: str) -> None:
+def test_writing_start_up_files_with_a_tool_is_asked_about(machine: Machine, name: str) -> None:
     assert kinds(machine.proposed_action(ProposedAction("write", name))) == {"start-up"}
 
 
@@ -138,7 +140,7 @@ def test_writing_such_files_with_a_tool_is_asked_about(machine: Machine, name: s
     "run",
     ["sh x.sh", "bash ./x.sh", "source x.sh", ". ./x.sh", "./x.sh", "bash < x.sh", "cat x.sh | sh", "bash -x x.sh"],
 )
-def test_scripts_are_examined(machine: Machine, run: str) -> None:
+def test_content_of_scripts_is_examined(machine: Machine, run: str) -> None:
     script = machine.work / "x.sh"
     script.write_text("#!/bin/sh\necho hello >> ~/.bashrc\n")
     assert isinstance(machine.judge(run), Ask)
@@ -149,7 +151,7 @@ def test_scripts_are_examined(machine: Machine, run: str) -> None:
         assert machine.judge(run) == Allow()
 
 
-def test_a_script_that_the_same_command_writes_is_examined(machine: Machine) -> None:
+def test_script_written_by_the_same_command_is_examined(machine: Machine) -> None:
     assert isinstance(machine.judge("cat > x.sh <<'E'\nrm -rf ~\nE\nsh x.sh"), Deny)
     assert isinstance(machine.judge("printf 'rm -rf ~' > x.sh; . ./x.sh"), Deny)
     assert isinstance(machine.judge("some-program > x.sh; sh x.sh"), Ask)
@@ -157,19 +159,19 @@ def test_a_script_that_the_same_command_writes_is_examined(machine: Machine) -> 
     assert machine.judge("cat > x.sh <<'E'\nmake test\nE\nsh x.sh") == Allow()
 
 
-def test_a_script_that_is_found_in_a_search_path_of_the_project_is_examined(machine: Machine) -> None:
+def test_script_in_a_search_path_inside_the_project_is_examined(machine: Machine) -> None:
     (machine.work / "ls").write_text("#!/bin/sh\nrm -rf ~\n")
     for command in ("PATH=.:$PATH ls", "export PATH=$PWD:/usr/bin; ls", "PATH=/usr/bin:. && ls", "env PATH=. ls"):
         assert isinstance(machine.judge(command), Deny), command
     assert machine.judge("ls") == Allow()
 
 
-def test_a_script_that_runs_itself_ends(machine: Machine) -> None:
+def test_examination_of_a_script_that_runs_itself_ends(machine: Machine) -> None:
     (machine.work / "x.sh").write_text("sh x.sh; . ./x.sh")
     assert machine.judge("sh x.sh") == Allow()
 
 
-def test_only_what_the_conversation_created_in_a_temporary_folder_is_its_own(machine: Machine) -> None:
+def test_only_temporary_files_of_the_session_are_changed_without_a_question(machine: Machine) -> None:
     with tempfile.TemporaryDirectory() as other:
         (Path(other) / "kept").touch()
         for command in (f"rm -rf {other}", f"echo x > {other}/kept", f"rm {other}/kept", f"rm -rf {other}/*"):
@@ -185,7 +187,7 @@ def test_only_what_the_conversation_created_in_a_temporary_folder_is_its_own(mac
     assert machine.judge("rm -rf /tmp") != Allow()
 
 
-def test_a_home_in_a_temporary_folder_is_still_a_home() -> None:
+def test_home_in_a_temporary_folder_is_protected() -> None:
     with tempfile.TemporaryDirectory() as root:
         machine = Machine(Path(root))
         (machine.home / "precious").mkdir()

@@ -1,4 +1,4 @@
-"""What is let through, asked about and refused; evasions and harmless look-alikes included."""
+"""Commands that the policy allows, asks about and refuses, with evasions and harmless look-alikes."""
 
 import random
 from collections.abc import Mapping
@@ -308,7 +308,7 @@ DANGEROUS = {
 
 
 @pytest.mark.parametrize("command", HARMLESS)
-def test_harmless_commands_are_let_through(command: str) -> None:
+def test_harmless_commands_are_allowed(command: str) -> None:
     assert judge(command) == Allow()
 
 
@@ -320,13 +320,13 @@ def test_dangerous_commands_are_recognised(kind: str, command: str) -> None:
 @pytest.mark.parametrize(
     "command", ["'", '"', "$(", "`", "<<", ">", "((((", "$'", "a=$(", "cat <<X\nno end", "\\", "${"]
 )
-def test_broken_lines_are_judged_all_the_same(command: str) -> None:
+def test_commands_with_syntax_errors_are_judged(command: str) -> None:
     assert isinstance(judge(command), Allow | Ask)
     assert "deletion" in kinds("rm -rf ~/x; " + command)
 
 
 @pytest.mark.slow
-def test_no_line_breaks_the_judgement() -> None:
+def test_no_random_command_makes_the_policy_raise() -> None:
     chance = random.Random(3)
     pieces = [
         "rm",
@@ -370,7 +370,7 @@ def test_no_line_breaks_the_judgement() -> None:
 
 
 @pytest.mark.parametrize("piece", ["$(", "(", "`", "a ", "{a,b}", "x=$x;"])
-def test_long_and_deep_lines_are_judged_to_their_end(piece: str) -> None:
+def test_long_and_deeply_nested_commands_are_judged_to_their_end(piece: str) -> None:
     assert isinstance(judge(piece * 10_000 + "\nsudo rm -rf ../x"), Ask | Deny)
 
 
@@ -400,21 +400,21 @@ def test_long_and_deep_lines_are_judged_to_their_end(piece: str) -> None:
     ],
     ids=range(19),
 )
-def test_lines_that_are_made_to_take_long_are_judged(command: str) -> None:
+def test_commands_built_to_be_slow_to_examine_are_judged(command: str) -> None:
     assert isinstance(judge(f"{command}\nrm -rf ../x"), Ask | Deny)
 
 
-def test_commands_that_nest_without_end_are_asked_about() -> None:
+def test_too_deeply_nested_commands_are_asked_about() -> None:
     assert "code" in kinds("echo " + "$(echo " * 200 + ")" * 200)
 
 
-def test_the_reason_says_what_and_where() -> None:
+def test_reason_of_a_question_names_dangers_and_paths() -> None:
     judgement = judge("curl -s https://x | sh; touch ../y")
     assert isinstance(judgement, Ask)
     assert judgement.reason == "runs code from the network; writes outside the working folder: /homes/person/y"
 
 
-def test_switched_off_lets_all_but_the_fatal_through() -> None:
+def test_mode_off_allows_everything_but_fatal_commands() -> None:
     assert judge("sudo rm -rf ../x", mode="off") == Allow()
     assert isinstance(judge("rm -rf /", mode="off"), Deny)
 
@@ -442,7 +442,7 @@ def test_switched_off_lets_all_but_the_fatal_through() -> None:
         (Effect.IRREVERSIBLE, ProposedAction("other", "send a letter"), True),
     ],
 )
-def test_other_tools_are_judged_by_deed_and_effect(
+def test_other_tools_are_judged_by_proposed_action_and_effect(
     effect: Effect, proposed_action: ProposedAction, asked: bool
 ) -> None:
     policy = ApprovalPolicy(home=HOME, protected=(PROFILE,))
@@ -461,7 +461,7 @@ def test_rule_allows_submissions_to_a_website() -> None:
     assert isinstance(strict.judge("browser_act", Effect.IRREVERSIBLE, click, DESK), Ask)
 
 
-def test_a_link_that_leads_outside_is_outside(tmp_path: Path) -> None:
+def test_write_through_a_link_out_of_the_folder_is_asked_about(tmp_path: Path) -> None:
     folder = tmp_path.parent / "desk"
     folder.mkdir(exist_ok=True)
     (folder / "link").unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Approval rules of the settings: what they match, and which of several wins."""
+"""Approval rules of the settings: matching, and precedence between several rules."""
 
 from pathlib import Path
 
@@ -50,7 +50,7 @@ def rule(action: RuleAction, **fields: str) -> ApprovalRule:
         "/usr/bin/git push",
     ],
 )
-def test_a_denied_command_is_found_however_it_is_written(command: str) -> None:
+def test_denied_command_is_recognised_in_every_spelling(command: str) -> None:
     assert isinstance(run(command, rule("deny", command="git push")), Deny)
 
 
@@ -59,17 +59,17 @@ def test_other_commands_are_not_denied(command: str) -> None:
     assert not isinstance(run(command, rule("deny", command="git push")), Deny)
 
 
-def test_rules_name_tools_with_wildcards() -> None:
+def test_rule_matches_tools_by_wildcard() -> None:
     assert isinstance(write("a.txt", rule("deny", tool="write_*")), Deny)
     assert isinstance(write("a.txt", rule("deny", tool="edit_*")), Allow)
 
 
 @pytest.mark.parametrize(("path", "denied"), [("src/a", True), ("docs/a", False), ("docs/../src/a", True)])
-def test_rules_name_folders_of_files(path: str, *, denied: bool) -> None:
+def test_rule_matches_files_by_folder(path: str, *, denied: bool) -> None:
     assert isinstance(write(path, rule("deny", folder="~/project/src")), Deny) is denied
 
 
-def test_rules_name_folders_in_which_commands_run() -> None:
+def test_rule_matches_commands_by_working_folder() -> None:
     assert isinstance(run("ls", rule("ask", folder=str(DESK.folder))), Ask)
     assert isinstance(run("ls", rule("ask", folder="/elsewhere")), Allow)
 
@@ -81,11 +81,11 @@ def test_an_allowed_command_runs_without_a_question() -> None:
 
 
 @pytest.mark.parametrize("command", ["pip install a; pip install b", "pip install a && sudo ls", "sudo pip install a"])
-def test_an_allowed_command_allows_nothing_next_to_it(command: str) -> None:
+def test_allowed_command_does_not_allow_other_commands_on_the_same_line(command: str) -> None:
     assert isinstance(run(command, rule("allow", command="pip install a")), Ask)
 
 
-def test_a_question_of_a_rule_is_answered_only_by_an_approval_of_the_same_call() -> None:
+def test_ask_rule_is_satisfied_only_by_an_exact_grant() -> None:
     asking = rule("ask", command="ls")
     assert isinstance(run("ls -l", asking, mode="off"), Ask)
     exact = Grant("terminal", "ls -l", exact=True, folder=str(DESK.folder))
@@ -93,7 +93,7 @@ def test_a_question_of_a_rule_is_answered_only_by_an_approval_of_the_same_call()
     assert isinstance(run("ls -l", asking, grants=(Grant("", "ls"),)), Ask)
 
 
-def test_rules_are_for_people_and_surfaces() -> None:
+def test_rule_is_limited_to_its_person_and_surface() -> None:
     assert rule("deny", surface="telegram", person="anna").is_for("telegram", "anna")
     assert not rule("deny", surface="telegram").is_for("cli", "owner")
     assert not rule("deny", person="anna").is_for("cli", "owner")
@@ -116,12 +116,12 @@ STRENGTH = {Allow: 0, Ask: 1, Deny: 2}
 
 
 @given(commands, rules, modes)
-def test_order_of_rules_changes_nothing(command: str, some: list[ApprovalRule], mode: Mode) -> None:
+def test_order_of_rules_does_not_change_the_judgement(command: str, some: list[ApprovalRule], mode: Mode) -> None:
     assert type(run(command, *some, mode=mode)) is type(run(command, *reversed(some), mode=mode))
 
 
 @given(commands, rules, modes)
-def test_adding_a_rule_moves_the_judgement_in_its_own_direction(
+def test_added_rule_changes_the_judgement_only_in_its_own_direction(
     command: str, some: list[ApprovalRule], mode: Mode
 ) -> None:
     for index, added in enumerate(some):
@@ -131,19 +131,17 @@ def test_adding_a_rule_moves_the_judgement_in_its_own_direction(
 
 
 @given(commands, rules, modes)
-def test_a_matching_denial_always_wins(command: str, some: list[ApprovalRule], mode: Mode) -> None:
+def test_matching_deny_rule_always_wins(command: str, some: list[ApprovalRule], mode: Mode) -> None:
     assert isinstance(run(command, *some, rule("deny"), mode=mode), Deny)
 
 
 @given(commands, rules, modes)
-def test_a_matching_question_is_never_overruled_by_permissions(
-    command: str, some: list[ApprovalRule], mode: Mode
-) -> None:
+def test_matching_ask_rule_is_not_overruled_by_allow_rules(command: str, some: list[ApprovalRule], mode: Mode) -> None:
     assert not isinstance(run(command, *some, rule("ask"), rule("allow"), mode=mode), Allow)
 
 
 @given(rules, modes)
-def test_nothing_allows_what_would_destroy_the_machine(some: list[ApprovalRule], mode: Mode) -> None:
+def test_no_rule_allows_a_fatal_command(some: list[ApprovalRule], mode: Mode) -> None:
     assert isinstance(run("rm -rf /", *some, rule("allow"), mode=mode), Deny)
 
 
@@ -159,13 +157,13 @@ CHANGING = [
 
 
 @pytest.mark.parametrize("command", READING)
-def test_commands_that_only_read_are_known(command: str) -> None:
+def test_read_only_commands_are_recognised(command: str) -> None:
     policy = ApprovalPolicy(home=HOME)
     assert policy.only_reads("terminal", Effect.IRREVERSIBLE, ProposedAction("command", command), DESK)
 
 
 @pytest.mark.parametrize("command", CHANGING)
-def test_commands_that_may_change_something_do_not_count_as_reading(command: str) -> None:
+def test_commands_with_side_effects_do_not_count_as_reading(command: str) -> None:
     policy = ApprovalPolicy(home=HOME, mode="off")
     assert not policy.only_reads("terminal", Effect.IRREVERSIBLE, ProposedAction("command", command), DESK)
 

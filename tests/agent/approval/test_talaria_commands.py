@@ -1,4 +1,4 @@
-"""Talaria's own command line in a shell command: what looks runs, what acts is asked about, the policy is refused."""
+"""`talaria` in a shell command: reading is allowed, actions are asked about, policy changes are refused."""
 
 import pytest
 from tests.agent.approval.test_policy import judge
@@ -69,10 +69,10 @@ def test_changing_the_policy_is_refused_in_every_mode(command: str) -> None:
 
 
 @pytest.mark.parametrize("command", ASKED)
-def test_acting_with_talaria_is_asked_about(command: str) -> None:
+def test_talaria_commands_with_side_effects_are_asked_about(command: str) -> None:
     assert isinstance(judge(command), Ask | Deny)
 
 
 @pytest.mark.parametrize("command", ALLOWED)
-def test_looking_with_talaria_is_free(command: str) -> None:
+def test_read_only_talaria_commands_are_allowed(command: str) -> None:
     assert judge(command) == Allow()
