@@ -70,7 +70,7 @@ async def test_each_refusal_has_its_code(store: Store) -> None:
     assert await refusal(store, request) is RefusalCode.IN_PROGRESS
 
 
-async def test_immediate_request_is_granted_during_a_turn(store: Store) -> None:
+async def test_immediate_request_is_accepted_during_a_turn(store: Store) -> None:
     session_id = await begin_session(store)
     await start_gateway(store)
     await request_handoff(store, HandoffRequest(session_id, "telegram", immediate=True), NETWORKS, is_busy=True)
@@ -111,6 +111,6 @@ def test_late_handoff_is_withdrawn_without_an_event_loop(place: Place) -> None:
     database.close()
 
 
-async def test_handoff_of_a_deleted_session_has_failed(store: Store) -> None:
+async def test_handoff_of_a_deleted_session_is_reported_as_failed(store: Store) -> None:
     end = await wait_for_handoff(store, SessionId("gone"), HOUR)
     assert end == HandoffState(state="failed", platform=None, error="the conversation was deleted")
