@@ -74,7 +74,7 @@ class Run(msgspec.Struct):
 
 
 class ForkServer:
-    """Answers each connection with the pid of a new run, and with its exit code when it ends."""
+    """Sends to each connection the pid of a new run, and its exit code when it ends."""
 
     def __init__(self, listener: socket.socket) -> None:
         self._listener = listener
@@ -143,7 +143,7 @@ class ForkServer:
             os.kill(pid, signal.SIGKILL)
 
     def _close(self) -> None:
-        """Close in a new run what belongs to the server."""
+        """Close the files of the server in a new run."""
         self._selector.close()
         self._listener.close()
         for ended, (_, connection) in self._runs.items():
@@ -182,9 +182,9 @@ class _Imports:
 
 
 def _load_tests(options: list[str]) -> None:
-    """Import all modules of tests; what can't be imported is reported by the workers.
+    """Import all modules of tests; import errors are reported by the workers.
 
-    Libraries may keep the streams that they find, so these stay open.
+    Libraries may store the standard streams, so these stay open.
     """
     with redirect_stdout(Path(os.devnull).open("w")):
         pytest.main(["--collect-only", "-qq", "-n0", "--capture=no", *options], plugins=[_Imports()])

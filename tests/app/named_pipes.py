@@ -1,4 +1,4 @@
-"""A gate at which a process of a test waits: a named pipe in its folder, which the process makes itself."""
+"""Named pipes at which a process of a test waits; the process creates the pipe in its folder."""
 
 import asyncio
 from pathlib import Path
@@ -7,7 +7,7 @@ from talaria.testing.wait import until
 
 
 async def open_gate(gate: Path) -> None:
-    """Let the process go on, as soon as it has made its gate."""
+    """Let the process continue as soon as it has created its pipe."""
     await until(lambda: asyncio.to_thread(gate.is_fifo))
     await asyncio.to_thread(_open, gate)
 

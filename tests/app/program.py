@@ -1,4 +1,4 @@
-"""Run the installed `talaria` as a person would: in a pipe, or on a terminal of its own."""
+"""Run the installed `talaria` as a person would: with pipes, or on a terminal."""
 
 import fcntl
 import os
@@ -28,7 +28,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Program:
-    """Talaria in a home of its own, untouched by the environment that the tests run in."""
+    """Talaria with a separate home, isolated from the environment that the tests run in."""
 
     home: Path
 
@@ -36,16 +36,16 @@ class Program:
         path = f"{Path(sys.executable).parent}{os.pathsep}{process_environment()['PATH']}"
         return {"PATH": path, "HOME": str(self.home), "TALARIA_HOME": str(self.home), "TERM": "xterm", **more}
 
-    def run(self, *words: str, env: Mapping[str, str] | None = None) -> Outcome:
+    def run(self, *arguments: str, env: Mapping[str, str] | None = None) -> Outcome:
         """Run it without a terminal, forked from a process that has imported it.
 
         With variables for the interpreter, which reads them when it starts, the installed program is started.
         """
         environment = self.environment(**env or {})
         if not any(name.startswith("PYTHON") for name in environment):
-            return Outcome(*warm_program.run(words, env=environment))
+            return Outcome(*warm_program.run(arguments, env=environment))
         done = subprocess.run(
-            [TALARIA, *words],
+            [TALARIA, *arguments],
             env=environment,
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -54,12 +54,12 @@ class Program:
         )
         return Outcome(done.returncode, done.stdout, done.stderr)
 
-    def run_on_terminal(self, *words: str, typed: str = "", env: Mapping[str, str] | None = None) -> Outcome:
-        """Return the exit code and all that the screen received."""
+    def run_on_terminal(self, *arguments: str, typed: str = "", env: Mapping[str, str] | None = None) -> Outcome:
+        """Return the exit code and all output of the terminal."""
         with terminal_pair() as (keyboard, screen):
             os.write(keyboard, typed.encode())
             terminal = os.ttyname(screen)
-            code, shown = warm_program.run_on_terminal(words, self.environment(**env or {}), terminal, keyboard)
+            code, shown = warm_program.run_on_terminal(arguments, self.environment(**env or {}), terminal, keyboard)
             os.close(screen)
             return Outcome(code, shown.decode().replace("\r\n", "\n"))
 
@@ -81,7 +81,7 @@ def read_all(descriptor: int) -> str:
     while True:
         try:
             piece = os.read(descriptor, 65536)
-        except OSError:  # how Linux reports that nobody holds the other end any more
+        except OSError:  # how Linux reports that the other end is closed
             piece = b""
         if not piece:
             return b"".join(pieces).decode().replace("\r\n", "\n")

@@ -21,7 +21,7 @@ def scripted_program(home: Path, server: ModelServer, settings: str = "", secret
     return Program(home)
 
 
-async def talk(program: Program, *words: str) -> Outcome:
+async def talk(program: Program, *arguments: str) -> Outcome:
     """Run the program in its working folder; the model answers meanwhile."""
     work = program.home / "work"
-    return Outcome(*await asyncio.to_thread(warm_program.run, words, env=program.environment(), cwd=work))
+    return Outcome(*await asyncio.to_thread(warm_program.run, arguments, env=program.environment(), cwd=work))

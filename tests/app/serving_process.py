@@ -1,4 +1,4 @@
-"""A process that serves conversations and follows its settings, with a scripted model."""
+"""A process that serves sessions and follows its settings, with a scripted model."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -29,7 +29,7 @@ _NO_CHATS = "[platforms.loopback]\nenabled = false\n"
 
 @dataclass
 class Process:
-    """A process that serves, with a conversation open in it."""
+    """A serving process with an open session."""
 
     application: TalariaApplication
     server: ModelServer
@@ -45,7 +45,7 @@ class Process:
         return chat
 
     async def write(self, key: str, value: str) -> None:
-        """Change a setting in the file, as another process does, and wait until it is taken over."""
+        """Change a setting in the file, as another process does, and wait until it is loaded."""
         file, before = self.application.profile.config_file, self.application.settings
         document: Any = tomlkit.parse(file.read_text())
         *tables, name = key.split(".")
@@ -56,12 +56,12 @@ class Process:
         file.write_text(tomlkit.dumps(document))
         await self.until(lambda: self.application.settings is not before)
 
-    async def until(self, come_true: Callable[[], bool]) -> None:
-        """Wait until something is true of the process."""
-        await until(come_true)
+    async def until(self, holds: Callable[[], bool]) -> None:
+        """Wait until a condition of the process holds."""
+        await until(holds)
 
     async def signature(self, chat: OpenSession) -> str:
-        """Return what the agent of an open conversation would be made of at the next message."""
+        """Return the signature that the agent of an open session would have at the next message."""
         request = change_request(self.request, resume=chat.conversation.session_id)
         return (await self.application.agent_spec(request)).signature
 

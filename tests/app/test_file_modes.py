@@ -1,4 +1,4 @@
-"""File modes: what Talaria stores is private, what the agent creates for the person has the person's own modes."""
+"""File modes: files of the profile are private, files that the agent creates have the person's own modes."""
 
 import os
 from pathlib import Path
@@ -23,19 +23,19 @@ def mask(request: pytest.FixtureRequest) -> int:
     return number
 
 
-async def _chat(home: Path, model: ModelServer, mask: int, *words: str) -> Path:
-    """Run the program with a mask of the person's and return its profile."""
+async def _chat(home: Path, model: ModelServer, mask: int, *arguments: str) -> Path:
+    """Run the program with this umask and return its profile."""
     program = scripted_program(home, model)
     before = os.umask(mask)
     try:
-        done = await talk(program, *words)
+        done = await talk(program, *arguments)
     finally:
         os.umask(before)
     assert done.code == 0, done.err
     return home / "profiles" / "default"
 
 
-async def test_what_is_stored_is_private_and_what_is_made_is_the_persons(tmp_path: Path, mask: int) -> None:
+async def test_profile_files_are_private_and_created_files_follow_the_umask(tmp_path: Path, mask: int) -> None:
     calls = [
         Ask("write_file", {"path": "new/by-tool.txt", "content": "x"}),
         Ask("terminal", {"command": "mkdir made && touch made/by-command.txt && seq 100000"}),
@@ -46,9 +46,9 @@ async def test_what_is_stored_is_private_and_what_is_made_is_the_persons(tmp_pat
         model.script(*(Say(calls=[one]) for one in calls), Say("done"))
         profile = await _chat(tmp_path, model, mask, "chat", "-q", "Go.")
     assert {mode for mode in _modes(profile).values() if int(mode, 8) & 0o077} == set(), _modes(profile)
-    made = _modes(tmp_path / "work")
+    created = _modes(tmp_path / "work")
     file, folder = f"{0o666 & ~mask:03o}", f"{0o777 & ~mask:03o}"
-    assert made == {
+    assert created == {
         "new": folder,
         "new/by-tool.txt": file,
         "made": folder,

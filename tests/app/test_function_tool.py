@@ -41,9 +41,9 @@ def parameters(function: Any) -> Any:
 
 async def answer(function: Any, arguments: str = "{}") -> str:
     """Return the result that a model gets for a call with these arguments."""
-    made = tool(function)
-    order = Toolbox([made]).parse_call(ToolCall("1", made.name, arguments))
-    return (await made.run(order.arguments, call_from(Path.cwd()))).text
+    function_tool = tool(function)
+    order = Toolbox([function_tool]).parse_call(ToolCall("1", function_tool.name, arguments))
+    return (await function_tool.run(order.arguments, call_from(Path.cwd()))).text
 
 
 def test_the_model_receives_name_and_docstring() -> None:
@@ -57,7 +57,7 @@ def test_a_function_without_a_docstring_is_described_by_its_name() -> None:
     assert describe_tool(tool(send_letter)).description == "send letter"
 
 
-def test_types_become_the_schema_and_defaults_make_optional() -> None:
+def test_types_become_the_schema_and_defaults_make_arguments_optional() -> None:
     assert parameters(add) == {
         "type": "object",
         "properties": {"first": {"type": "integer"}, "second": {"type": "integer"}},
@@ -65,7 +65,7 @@ def test_types_become_the_schema_and_defaults_make_optional() -> None:
     }
 
 
-def test_richer_types_are_described_too() -> None:
+def test_structured_types_are_described_in_the_schema() -> None:
     def draw(
         at: Point, names: list[str], sizes: dict[str, float], kind: Literal["dot", "line"], unit: Unit, bold: bool
     ) -> None: ...
@@ -80,7 +80,7 @@ def test_richer_types_are_described_too() -> None:
     assert properties["bold"] == {"type": "boolean"}
 
 
-def test_annotations_describe_and_bound_an_argument() -> None:
+def test_annotations_add_description_and_limits_of_an_argument() -> None:
     def wait(minutes: Annotated[int, Meta(description="how long", ge=1, le=60)]) -> None: ...
 
     assert parameters(wait)["properties"]["minutes"] == {
@@ -98,18 +98,18 @@ def test_an_argument_without_a_type_is_text() -> None:
     assert parameters(greet)["properties"] == {"name": {"type": "string"}}
 
 
-def test_what_it_does_is_said_with_its_arguments() -> None:
-    made = tool(add)
-    order = Toolbox([made]).parse_call(ToolCall("1", "add", '{"first": 1}'))
-    assert made.proposed_action(order.arguments) == ProposedAction("other", "add(first=1, second=2)")
+def test_proposed_action_names_function_and_arguments() -> None:
+    function_tool = tool(add)
+    order = Toolbox([function_tool]).parse_call(ToolCall("1", "add", '{"first": 1}'))
+    assert function_tool.proposed_action(order.arguments) == ProposedAction("other", "add(first=1, second=2)")
 
 
-def test_a_function_counts_as_irreversible_unless_it_is_said_otherwise() -> None:
+def test_function_is_irreversible_unless_an_effect_is_given() -> None:
     assert tool(add).effect is Effect.IRREVERSIBLE
     assert tool(add, effect=Effect.READS).effect is Effect.READS
 
 
-async def test_arguments_arrive_with_their_types() -> None:
+async def test_arguments_are_converted_to_their_types() -> None:
     received: list[object] = []
 
     def take(at: Point, unit: Unit, times: int = 3) -> str:
@@ -120,7 +120,7 @@ async def test_arguments_arrive_with_their_types() -> None:
     assert received == [Point(4, 0), Unit.FEET, 3]
 
 
-async def test_arguments_that_do_not_fit_never_reach_the_function() -> None:
+async def test_function_is_not_called_with_invalid_arguments() -> None:
     def wait(minutes: Annotated[int, Meta(ge=1)]) -> str:
         raise AssertionError("called")
 
@@ -128,7 +128,7 @@ async def test_arguments_that_do_not_fit_never_reach_the_function() -> None:
         await answer(wait, '{"minutes": 0}')
 
 
-async def test_a_plain_function_runs_in_a_thread_of_its_own() -> None:
+async def test_plain_function_runs_in_another_thread() -> None:
     def where() -> bool:
         return threading.current_thread() is threading.main_thread()
 
@@ -153,7 +153,7 @@ async def test_an_async_function_is_awaited_in_the_loop() -> None:
         (["ä"], '["ä"]'),
     ],
 )
-async def test_a_result_that_is_not_text_is_json(result: object, text: str) -> None:
+async def test_result_that_is_not_text_is_returned_as_json(result: object, text: str) -> None:
     def give() -> object:
         return result
 

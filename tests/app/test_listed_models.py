@@ -58,7 +58,7 @@ def openrouter(listing: PriceList, folder: Path, **facts: ModelFacts) -> Models:
     return Models(settings, Secrets({}, {"OPENROUTER_API_KEY": "key"}, []), folder)
 
 
-async def test_price_of_an_unknown_model_is_asked_once_and_cached(listing: PriceList, tmp_path: Path) -> None:
+async def test_price_of_an_unknown_model_is_fetched_once_and_cached(listing: PriceList, tmp_path: Path) -> None:
     for _ in range(2):
         models = openrouter(listing, tmp_path)
         for _ in range(2):
@@ -69,14 +69,14 @@ async def test_price_of_an_unknown_model_is_asked_once_and_cached(listing: Price
     assert listing.requests == 1
 
 
-async def test_listed_price_of_nothing_is_free(listing: PriceList, tmp_path: Path) -> None:
+async def test_model_with_a_listed_price_of_zero_is_free(listing: PriceList, tmp_path: Path) -> None:
     models = openrouter(listing, tmp_path)
     info = (await models.choose("openrouter", "own/gift:free", "")).info
     await models.close()
     assert (info.free, info.has_price, info.context_limit) == (True, True, 8_000)
 
 
-async def test_catalogue_and_settings_come_before_the_list(listing: PriceList, tmp_path: Path) -> None:
+async def test_catalogue_and_settings_override_the_list_of_the_provider(listing: PriceList, tmp_path: Path) -> None:
     models = openrouter(listing, tmp_path, own_new=ModelFacts(input_price=7.0))
     await models.listing()
     assert models.info("openai/gpt-6.1-terra", "openrouter").input_price != 1_000_000_000_000
@@ -86,14 +86,14 @@ async def test_catalogue_and_settings_come_before_the_list(listing: PriceList, t
     await models.close()
 
 
-async def test_alias_names_a_model(listing: PriceList, tmp_path: Path) -> None:
+async def test_model_is_found_by_its_alias(listing: PriceList, tmp_path: Path) -> None:
     models = openrouter(listing, tmp_path)
     chosen = await models.find("fast")
     await models.close()
     assert (chosen.provider, chosen.model) == ("openrouter", "own/new")
 
 
-def test_damaged_or_old_cache_costs_a_request_only(tmp_path: Path) -> None:
+def test_damaged_or_old_cache_is_ignored(tmp_path: Path) -> None:
     lists = ListedModels(tmp_path)
     lists.put("mine", [ListedModel("named only")], NOW)
     assert not (tmp_path / "model-lists.json").exists()

@@ -1,4 +1,4 @@
-"""Settings of chats that are marked as live take effect in a gateway that runs, in conversations that are open."""
+"""Live settings of chats take effect in a running gateway, in open sessions."""
 
 import asyncio
 import re
@@ -40,7 +40,7 @@ VOICE = Attachment("v1", "voice", "note.ogg", media_type="audio/ogg")
 
 @dataclass
 class Gateway:
-    """A gateway in this process, the network that it serves, and a model that repeats what people say."""
+    """A gateway in this process, the network that it serves, and a model that repeats messages."""
 
     here: Process
     network: LoopbackNetwork
@@ -64,23 +64,25 @@ class Gateway:
         self,
         text: str,
         *,
-        place: str | Address = "bob",
+        chat_address: str | Address = "bob",
         sender: str = "bob",
-        wanted: str = "",
+        pattern: str = "",
         at: datetime | None = None,
     ) -> str:
-        """Let somebody write, wait for a reply that matches ``wanted``, if that is given, and return what was shown."""
-        chat, thread = (place, "") if isinstance(place, str) else (place.chat_id, place.thread_id)
+        """Send a message, wait for a reply that matches ``pattern``, if given, and return the shown text."""
+        chat, thread = (
+            (chat_address, "") if isinstance(chat_address, str) else (chat_address.chat_id, chat_address.thread_id)
+        )
         known = len(self.network.shown(chat, thread))
 
         def shown() -> str:
             return "\n".join(self.network.shown(chat, thread)[known:])
 
-        self.network.say(place, text, sender=sender, at=at)
-        if wanted:
-            await self.network.until(lambda: re.search(wanted, shown()) is not None)
-        else:  # what arrives later is answered, so this was decided upon
-            await self.replies("and now?", place="ann", sender="ann", wanted="re: and now")
+        self.network.say(chat_address, text, sender=sender, at=at)
+        if pattern:
+            await self.network.until(lambda: re.search(pattern, shown()) is not None)
+        else:  # a later message is answered, so this one was processed
+            await self.replies("and now?", chat_address="ann", sender="ann", pattern="re: and now")
         return shown()
 
 
@@ -100,27 +102,27 @@ async def gateway(home: Path, settings: str = "") -> AsyncIterator[Gateway]:
 
 @dataclass(frozen=True)
 class Case:
-    """What somebody is answered before and after a setting gets a value; ``later`` is who writes after it."""
+    """Answers to a sender before and after a setting gets a value; ``later`` is the sender after it."""
 
     value: str
     before: str
     after: str
     text: str = "hello"
     sender: str = "sam"
-    place: str | Address = ""
+    chat_address: str | Address = ""
     later: str = ""
 
 
 ANSWERS = {
     "access.owners": Case('["loopback:ann", "loopback:sam"]', CODE, REPLY),
     "access.allowed": Case('["loopback:sam"]', CODE, REPLY),
-    "access.chats": Case('["loopback:club"]', SILENCE, REPLY, place=CLUB),
+    "access.chats": Case('["loopback:club"]', SILENCE, REPLY, chat_address=CLUB),
     "access.blocked": Case('["loopback:bob"]', REPLY, SILENCE, sender="bob"),
     "access.pairing": Case("false", CODE, SILENCE, later="sid"),
     "access.everyone": Case("true", CODE, REPLY),
     "access.slash_access": Case('{ title = ["loopback:ann"] }', "title", "owner", text="/title", sender="bob"),
     "platforms.loopback.allowed": Case('["sam"]', CODE, REPLY),
-    "platforms.loopback.chats": Case('["club"]', SILENCE, REPLY, place=CLUB),
+    "platforms.loopback.chats": Case('["club"]', SILENCE, REPLY, chat_address=CLUB),
     "platforms.loopback.everyone": Case("true", CODE, REPLY),
     "platforms.loopback.footer": Case("true", "^re: hello$", r"re: hello\n\n`scripted`", sender="bob"),
     "people.sammy.ids": Case('["loopback:sam"]', CODE, REPLY),
@@ -129,56 +131,60 @@ ANSWERS = {
 
 
 @pytest.mark.parametrize("key", sorted(ANSWERS))
-async def test_the_next_message_is_answered_by_the_new_value(tmp_path: Path, key: str) -> None:
+async def test_live_chat_setting_applies_to_the_next_message(tmp_path: Path, key: str) -> None:
     case = ANSWERS[key]
     async with gateway(tmp_path) as chats:
-        before = await chats.replies(case.text, place=case.place or case.sender, sender=case.sender, wanted=case.before)
+        before = await chats.replies(
+            case.text, chat_address=case.chat_address or case.sender, sender=case.sender, pattern=case.before
+        )
         assert bool(before) == bool(case.before)
         assert not case.after or not re.search(case.after, before)
         await chats.here.write(key, case.value)
         later = case.later or case.sender
-        after = await chats.replies(case.text, place=case.place or later, sender=later, wanted=case.after)
+        after = await chats.replies(
+            case.text, chat_address=case.chat_address or later, sender=later, pattern=case.after
+        )
         assert bool(after) == bool(case.after)
 
 
 async def _prompts(chats: Gateway) -> object:
-    await chats.replies("/new", wanted="new")
-    await chats.replies("hello", wanted=REPLY)
+    await chats.replies("/new", pattern="new")
+    await chats.replies("hello", pattern=REPLY)
     return any("be brief" in one.body.decode() for one in chats.here.server.received)
 
 
 async def _reactions(chats: Gateway) -> object:
-    await chats.replies("hello", wanted=REPLY)
+    await chats.replies("hello", pattern=REPLY)
     return any(record.kind == "reaction" for record in chats.network.records)
 
 
 async def _progress(chats: Gateway) -> object:
-    known, manner = len(chats.network.records), chats.here.application.settings.platforms["loopback"]
+    known, options = len(chats.network.records), chats.here.application.settings.platforms["loopback"]
 
     def shown() -> bool:
         return any("✓" in record.text for record in chats.network.records[known:])
 
     chats.released.clear()
     chats.network.say("bob", "LOOK and HOLD", sender="bob")
-    if manner.streaming and manner.progress != "off":
+    if options.streaming and options.progress != "off":
         await chats.network.until(shown)
     chats.released.set()
     await chats.network.until(lambda: any("re: LOOK" in text for text in chats.network.shown("bob")[-1:]))
     return shown()
 
 
-def _shares(place: Address) -> Callable[[Gateway], Awaitable[object]]:
+def _shares(chat_address: Address) -> Callable[[Gateway], Awaitable[object]]:
     async def look(chats: Gateway) -> object:
-        await chats.replies("I am Bob", place=place, wanted="I am Bob")
-        await chats.replies("I am Eve", place=place, sender="eve", wanted="I am Eve")
-        (asked,) = [one for one in chats.here.server.received[-2:] if "I am Eve" in one.question][-1:]
-        return any("I am Bob" in str(message["content"]) for message in asked.json["messages"])
+        await chats.replies("I am Bob", chat_address=chat_address, pattern="I am Bob")
+        await chats.replies("I am Eve", chat_address=chat_address, sender="eve", pattern="I am Eve")
+        (request,) = [one for one in chats.here.server.received[-2:] if "I am Eve" in one.question][-1:]
+        return any("I am Bob" in str(message["content"]) for message in request.json["messages"])
 
     return look
 
 
-async def _asked_with(chats: Gateway, file: Attachment, data: bytes) -> str:
-    """Return what models are asked after somebody has sent a file, once that is answered."""
+async def _questions_with_file(chats: Gateway, file: Attachment, data: bytes) -> str:
+    """Return the questions to models after a file was sent and answered."""
     known = len(chats.network.shown("bob"))
     chats.here.server.received.clear()
     chats.network.say_with_file("bob", file, data, sender="bob")
@@ -187,47 +193,47 @@ async def _asked_with(chats: Gateway, file: Attachment, data: bytes) -> str:
 
 
 async def _reasoning(chats: Gateway) -> object:
-    await chats.replies("THINK", wanted="re: THINK$")
+    await chats.replies("THINK", pattern="re: THINK$")
     return any("pondering" in record.text for record in chats.network.records)
 
 
 async def _starts_new_session(chats: Gateway) -> object:
     """Return whether a message three hours after the first one of a chat starts a new session."""
     person = "eve" if chats.network.shown("bob") else "bob"
-    await chats.replies("hello", place=person, sender=person, wanted=REPLY)
+    await chats.replies("hello", chat_address=person, sender=person, pattern=REPLY)
     later = datetime.now(UTC) + timedelta(hours=3)
-    shown = await chats.replies("later", place=person, sender=person, wanted="re: later", at=later)
+    shown = await chats.replies("later", chat_address=person, sender=person, pattern="re: later", at=later)
     return "this is a new conversation" in shown
 
 
 async def _background_task_starts(chats: Gateway) -> object:
-    return "bg-" in await chats.replies("/background HOLD", wanted="bg-|isn't possible")
+    return "bg-" in await chats.replies("/background HOLD", pattern="bg-|isn't possible")
 
 
 async def _fetch_times_out(chats: Gateway) -> object:
     chats.network.disrupt(Fault("fetch", "delay", seconds=1.2))
-    return "arrive within" in await _asked_with(chats, FILE, b"notes")
+    return "arrive within" in await _questions_with_file(chats, FILE, b"notes")
 
 
 async def _sticker_is_described(chats: Gateway) -> object:
     animal = "dog" if chats.network.shown("bob") else "cat"
     sticker = Attachment("s", "sticker", "s.webp", "image/webp", unique_id=animal, hint=animal)
-    return f"[sticker {animal}: re:" in await _asked_with(chats, sticker, picture())
+    return f"[sticker {animal}: re:" in await _questions_with_file(chats, sticker, picture())
 
 
 async def _largest_file(chats: Gateway) -> object:
-    return "; the limit is" in await _asked_with(chats, FILE, b"x" * 2000)
+    return "; the limit is" in await _questions_with_file(chats, FILE, b"x" * 2000)
 
 
-def _hears(wanted: str) -> Callable[[Gateway], Awaitable[object]]:
+def _transcribes(pattern: str) -> Callable[[Gateway], Awaitable[object]]:
     async def look(chats: Gateway) -> object:
-        return wanted in await _asked_with(chats, VOICE, b"spoken")
+        return pattern in await _questions_with_file(chats, VOICE, b"spoken")
 
     return look
 
 
 async def _speaks(chats: Gateway) -> object:
-    await chats.replies("hello", wanted=REPLY)
+    await chats.replies("hello", pattern=REPLY)
     voice = chats.here.application.settings.voice
     if voice.speak == "always" and "OggS" in voice.speak_command:
         await chats.network.until(lambda: any(post.files for post in chats.network.posts))
@@ -236,16 +242,16 @@ async def _speaks(chats: Gateway) -> object:
 
 async def _voice(chats: Gateway) -> object:
     known = len(chats.here.server.audio.spoken)
-    await chats.replies("hello", wanted=REPLY)
+    await chats.replies("hello", pattern=REPLY)
     await chats.here.until(lambda: len(chats.here.server.audio.spoken) > known)
     return chats.here.server.audio.spoken[-1].voice, chats.here.server.audio.spoken[-1].model
 
 
-HEARS = '[voice]\ntranscribe = "command"\ncommand = "echo first #"\n'
+TRANSCRIBES = '[voice]\ntranscribe = "command"\ncommand = "echo first #"\n'
 TALKS = '[voice]\nspeak = "always"\nspeaker = "mine:speaks"\n'
 SPEAKS = '[voice]\nspeaker = "command"\nspeak_command = "echo OggS >{file}"\n'
 SPOILT = SPEAKS.replace("OggS", "noise") + 'speak = "always"\n'
-SLOW = HEARS.replace("echo first", "sleep 1.2; echo first")
+SLOW = TRANSCRIBES.replace("echo first", "sleep 1.2; echo first")
 NOW = datetime.now(UTC)
 
 
@@ -272,9 +278,9 @@ EFFECTS: dict[str, tuple[str, str, Callable[[Gateway], Awaitable[object]]]] = {
     "media.file_megabytes": ("0.001", "", _largest_file),
     "media.fetch_seconds": ("1.0", "", _fetch_times_out),
     "media.describe_stickers": ("false", "[models.scripted]\nimages = true\n", _sticker_is_described),
-    "voice.seconds": ("1.0", SLOW, _hears("longer than 1 s")),
-    "voice.transcribe": ('"command"', HEARS.replace('transcribe = "command"\n', ""), _hears("first")),
-    "voice.command": ('"echo second #"', HEARS, _hears("second")),
+    "voice.seconds": ("1.0", SLOW, _transcribes("longer than 1 s")),
+    "voice.transcribe": ('"command"', TRANSCRIBES.replace('transcribe = "command"\n', ""), _transcribes("first")),
+    "voice.command": ('"echo second #"', TRANSCRIBES, _transcribes("second")),
     "voice.speak": ('"always"', SPEAKS, _speaks),
     "voice.speak_command": ('"echo OggS >{file}"', SPOILT, _speaks),
     "voice.speaker": ('"mine:other"', TALKS, _voice),
@@ -284,7 +290,7 @@ EFFECTS: dict[str, tuple[str, str, Callable[[Gateway], Awaitable[object]]]] = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("key", sorted(EFFECTS))
-async def test_the_next_turn_follows_the_new_value(tmp_path: Path, key: str) -> None:
+async def test_live_chat_setting_applies_to_the_next_turn(tmp_path: Path, key: str) -> None:
     value, settings, look = EFFECTS[key]
     async with gateway(tmp_path, settings) as chats:
         before = await look(chats)
@@ -292,13 +298,13 @@ async def test_the_next_turn_follows_the_new_value(tmp_path: Path, key: str) -> 
         assert await look(chats) != before
 
 
-async def test_a_message_during_a_turn_does_what_the_new_value_says(tmp_path: Path) -> None:
+async def test_changed_busy_setting_applies_to_a_message_during_a_turn(tmp_path: Path) -> None:
     async with gateway(tmp_path) as chats:
         chats.network.say("bob", "HOLD", sender="bob")
         async with asyncio.timeout(SECONDS):
             await chats.held.wait()
         await chats.here.write("gateway.busy", '"interrupt"')
-        await chats.replies("instead", wanted="re: instead")
+        await chats.replies("instead", pattern="re: instead")
     assert not any("HOLD" in text for text in chats.network.shown("bob"))
 
 

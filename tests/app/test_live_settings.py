@@ -1,4 +1,4 @@
-"""Every setting that is marked as live is taken over by a running process, also in conversations that are open."""
+"""Every live setting takes effect in a running process, also in open sessions."""
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
@@ -146,9 +146,9 @@ def _other_value(key: str) -> object:
     return next(one for one in CANDIDATES if one != found.default and found.accepts(one))
 
 
-def _written(value: object) -> str:
+def _to_toml(value: object) -> str:
     if isinstance(value, dict):
-        return f"{{ {', '.join(f'{name} = {_written(one)}' for name, one in value.items())} }}"
+        return f"{{ {', '.join(f'{name} = {_to_toml(one)}' for name, one in value.items())} }}"
     return msgspec.json.encode(value).decode()
 
 
@@ -160,19 +160,19 @@ def _value(settings: Settings, key: str) -> object:
 
 
 @pytest.mark.parametrize("key", sorted(LIVE))
-async def test_a_live_setting_is_taken_over(tmp_path: Path, key: str) -> None:
+async def test_live_setting_takes_effect_in_an_open_session(tmp_path: Path, key: str) -> None:
     probes = [probe for prefix, probe in PROBES.items() if key.startswith(prefix)]
     assert probes or key in SHOWN_ELSEWHERE, f"{key} is marked as live: show its effect"
     provider = {"TALARIA__MODEL__PROVIDER": "mine"} if key == "model.name" else {}
     async with process(tmp_path, **provider) as here:
         chat = await here.open()
         before = [await probe(here, chat) for probe in probes[:1]]
-        await here.write(key, _written(_other_value(key)))
+        await here.write(key, _to_toml(_other_value(key)))
         assert [await probe(here, chat) for probe in probes[:1]] != before or not probes
         assert _value(here.application.settings, key) == _other_value(key)
 
 
-async def test_approval_holds_in_an_open_conversation(tmp_path: Path) -> None:
+async def test_changed_approval_mode_applies_to_an_open_session(tmp_path: Path) -> None:
     async with process(tmp_path) as here:
         await here.write("approval.mode", '"off"')
         chat = await here.open(attended=False)
@@ -192,7 +192,7 @@ async def test_approval_holds_in_an_open_conversation(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("key", "value"), [("agent.max_iterations", "1"), ("agent.max_turn_tokens", "1"), ("budget.turn", "0.000001")]
 )
-async def test_limits_hold_for_the_next_turn_of_an_open_conversation(tmp_path: Path, key: str, value: str) -> None:
+async def test_changed_limits_apply_to_the_next_turn_of_an_open_session(tmp_path: Path, key: str, value: str) -> None:
     async with process(tmp_path) as here:
         await here.write("models.scripted.input_price", "1000.0")
         await here.write("models.scripted.output_price", "1000.0")
@@ -205,7 +205,7 @@ async def test_limits_hold_for_the_next_turn_of_an_open_conversation(tmp_path: P
         assert isinstance(await said(chat, "again"), TurnOutOfBudget)
 
 
-async def test_fallbacks_and_auxiliary_models_are_those_of_the_settings(tmp_path: Path) -> None:
+async def test_changed_fallback_and_auxiliary_models_are_used(tmp_path: Path) -> None:
     async with process(tmp_path) as here:
         chosen = await here.application.models.choose("mine", "scripted", "")
         assert [one.model for one in here.application.models.chain(chosen)] == ["scripted"]
@@ -233,7 +233,7 @@ async def test_new_sessions_use_the_new_address_and_key_of_a_provider(tmp_path: 
         assert application.mask("It is key-number-two.") == f"It is {MASK}."
 
 
-async def test_a_new_owner_gets_their_tools_in_the_open_conversation(tmp_path: Path) -> None:
+async def test_new_owner_changes_the_tools_of_an_open_session(tmp_path: Path) -> None:
     async with process(tmp_path) as here:
         chat = await here.open(owner="loopback:ann")
         before = await here.signature(chat)
@@ -242,5 +242,5 @@ async def test_a_new_owner_gets_their_tools_in_the_open_conversation(tmp_path: P
         assert await here.signature(chat) != before
 
 
-def test_settings_shown_elsewhere_are_live() -> None:
+def test_settings_covered_by_other_tests_are_live() -> None:
     assert LIVE.keys() >= SHOWN_ELSEWHERE

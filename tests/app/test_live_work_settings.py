@@ -1,4 +1,4 @@
-"""Settings of turns, delegated tasks, jobs and commands that are marked as live take effect in a process that runs."""
+"""Live settings of turns, delegated tasks, jobs and commands take effect in a running process."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -31,7 +31,7 @@ BEATS = '[heartbeat]\nevery = "10m"\ntarget = "nowhere"\n'
 
 
 async def result_of(here: Process, chat: OpenSession, tool: str, arguments: dict[str, Any]) -> str:
-    """Return what the model reads of a call that it makes in the next turn."""
+    """Return the result of a tool call in the next turn, as the model reads it."""
     here.server.script(Say(calls=[Ask(tool, arguments)]))
     await said(chat, "go")
     return str(here.server.received[-1].json["messages"][-1]["content"])
@@ -86,19 +86,21 @@ async def _seconds_of_children(here: Process, chat: OpenSession) -> object:
 
 
 async def _job_with_prompt(here: Process, chat: OpenSession) -> object:
-    desk, ticker = here.application.schedules, open_scheduler(here.application, here.jobs)
-    if not await desk.find("", JobRequester()):
-        await desk.add(JobRequest(when="every 1h", prompt="Look.", name="Look", deliver=("nowhere",)), JobRequester())
-    await desk.run("Look", JobRequester())
-    await ticker.run_pending_turns()
-    return (await desk.history("Look", JobRequester()))[0].state
+    schedules, scheduler = here.application.schedules, open_scheduler(here.application, here.jobs)
+    if not await schedules.find("", JobRequester()):
+        await schedules.add(
+            JobRequest(when="every 1h", prompt="Look.", name="Look", deliver=("nowhere",)), JobRequester()
+        )
+    await schedules.run("Look", JobRequester())
+    await scheduler.run_pending_turns()
+    return (await schedules.history("Look", JobRequester()))[0].state
 
 
 async def _overdue_job(here: Process, chat: OpenSession) -> object:
-    """Return what becomes of a run that was due two hours ago."""
-    desk, ticker = here.application.schedules, open_scheduler(here.application, here.jobs)
-    name = f"Tea {len(await desk.find('', JobRequester()))}"
-    view = await desk.add(JobRequest(when="in 1h", script="true", name=name, deliver=("nowhere",)), JobRequester())
+    """Return the state of a run that was due two hours ago."""
+    schedules, scheduler = here.application.schedules, open_scheduler(here.application, here.jobs)
+    name = f"Tea {len(await schedules.find('', JobRequester()))}"
+    view = await schedules.add(JobRequest(when="in 1h", script="true", name=name, deliver=("nowhere",)), JobRequester())
     due = datetime.now(UTC) - timedelta(hours=2)
 
     def date_back(tx: Transaction) -> None:
@@ -106,8 +108,8 @@ async def _overdue_job(here: Process, chat: OpenSession) -> object:
         tx.jobs.put(structs.replace(job, next_at=due, schedule=write_schedule(Once(due))))
 
     await here.application.store.write(date_back)
-    await ticker.run_pending_turns()
-    return (await desk.history(name, JobRequester()))[0].state
+    await scheduler.run_pending_turns()
+    return (await schedules.history(name, JobRequester()))[0].state
 
 
 EFFECTS: dict[str, tuple[str, str, Callable[[Process, OpenSession], Awaitable[object]]]] = {
@@ -124,7 +126,7 @@ EFFECTS: dict[str, tuple[str, str, Callable[[Process, OpenSession], Awaitable[ob
 
 
 @pytest.mark.parametrize("key", sorted(EFFECTS))
-async def test_the_next_turn_of_an_open_conversation_follows_the_new_value(tmp_path: Path, key: str) -> None:
+async def test_live_setting_applies_to_the_next_turn_of_an_open_session(tmp_path: Path, key: str) -> None:
     value, settings, look = EFFECTS[key]
     async with process(tmp_path, settings) as here:
         chat = await here.open(attended=False)
@@ -133,24 +135,24 @@ async def test_the_next_turn_of_an_open_conversation_follows_the_new_value(tmp_p
         assert await look(here, chat) != before
 
 
-async def test_an_open_question_is_closed_after_the_new_time(tmp_path: Path) -> None:
+async def test_changed_approval_timeout_applies_to_an_open_session(tmp_path: Path) -> None:
     async with process(tmp_path) as here:
         chat = await here.open()
         await here.write("approval.timeout_seconds", "1")
         assert "Not allowed" in await result_of(here, chat, "terminal", {"command": "sudo -n true"})
 
 
-async def test_a_script_ends_after_the_new_time(tmp_path: Path) -> None:
+async def test_changed_script_timeout_applies_to_the_next_run(tmp_path: Path) -> None:
     async with process(tmp_path) as here:
-        desk, ticker = here.application.schedules, open_scheduler(here.application, here.jobs)
+        schedules, scheduler = here.application.schedules, open_scheduler(here.application, here.jobs)
         await here.write("schedule.script_seconds", "1")
-        await desk.add(JobRequest(when="every 1h", script="sleep 600", name="Wait"), JobRequester())
-        await desk.run("Wait", JobRequester())
-        await ticker.run_pending_turns()
-        assert [run.state for run in await desk.history("Wait", JobRequester())] == ["failed"]
+        await schedules.add(JobRequest(when="every 1h", script="sleep 600", name="Wait"), JobRequester())
+        await schedules.run("Wait", JobRequester())
+        await scheduler.run_pending_turns()
+        assert [run.state for run in await schedules.history("Wait", JobRequester())] == ["failed"]
 
 
-async def beaten(here: Process) -> JobSpec | None:
+async def find_heartbeat(here: Process) -> JobSpec | None:
     found = await here.application.store.read(lambda tx: [job for job in tx.jobs.find() if job.id == HEARTBEAT])
     return read_job(found[0]).plan if found else None
 
@@ -163,7 +165,9 @@ async def beaten(here: Process) -> JobSpec | None:
         ("heartbeat.target", '"nowhere"', BEATS.replace('"nowhere"', '"loopback:nobody"')),
     ],
 )
-async def test_the_next_heartbeat_follows_the_new_value(tmp_path: Path, key: str, value: str, settings: str) -> None:
+async def test_changed_heartbeat_setting_applies_to_the_next_heartbeat(
+    tmp_path: Path, key: str, value: str, settings: str
+) -> None:
     later = datetime.now(UTC) + timedelta(hours=6)
     hours = f"{later:%H:%M}-{later + timedelta(minutes=1):%H:%M}" if key == "heartbeat.hours" else "0:00-0:00"
     async with process(tmp_path, f'{settings}hours = "{hours}"\n[cli]\ntime_zone = "UTC"\n') as here:
@@ -171,40 +175,40 @@ async def test_the_next_heartbeat_follows_the_new_value(tmp_path: Path, key: str
         heart = open_heartbeat(here.application)
         with suppress(TalariaError):  # nowhere to report
             await heart.look()
-        assert await beaten(here) is None
+        assert await find_heartbeat(here) is None
         await here.write(key, value)
         await heart.look()
-        assert await beaten(here) is not None
+        assert await find_heartbeat(here) is not None
 
 
-async def test_the_next_heartbeat_asks_the_new_model(tmp_path: Path) -> None:
+async def test_changed_heartbeat_model_is_used_by_the_next_heartbeat(tmp_path: Path) -> None:
     async with process(tmp_path, BEATS + 'hours = "0:00-0:00"\n') as here:
         (here.application.profile.folder / "HEARTBEAT.md").write_text("- [ ] Look.\n")
         heart = open_heartbeat(here.application)
         await here.write("heartbeat.model", '"mine:spare"')
         await heart.look()
-        plan = await beaten(here)
+        plan = await find_heartbeat(here)
     assert plan is not None
     assert plan.model == "mine:spare"
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "words", "shown"),
+    ("key", "value", "arguments", "shown"),
     [
         ("cli.color", "always", ("doctor", "--offline"), "\x1b["),
         ("doctor.min_free_megabytes", "999999999", ("doctor", "--offline"), "Free some space"),
         ("sessions.prune_after_days", "7", ("sessions", "prune", "--dry-run"), "30 days ago"),
     ],
 )
-def test_the_next_command_follows_the_new_value(
-    tmp_path: Path, key: str, value: str, words: tuple[str, ...], shown: str
+def test_changed_setting_applies_to_the_next_command(
+    tmp_path: Path, key: str, value: str, arguments: tuple[str, ...], shown: str
 ) -> None:
     program = Program(tmp_path)
     month_ago = datetime.now(UTC) - timedelta(days=30)
     converse(program, NewSession(source="cli"), a_message("An old talk", at=month_ago), at=month_ago)
-    assert shown not in program.run(*words).out
+    assert shown not in program.run(*arguments).out
     assert program.run("config", "set", key, value).code == 0
-    assert shown in program.run(*words).out
+    assert shown in program.run(*arguments).out
 
 
 SHOWN_AT_WORK = {

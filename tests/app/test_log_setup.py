@@ -1,4 +1,4 @@
-"""The log of a profile: whose turn each line is of, and no secrets in either form."""
+"""The log of a profile: session and turn of each line, and no secrets in either format."""
 
 import asyncio
 import logging
@@ -43,7 +43,7 @@ def logging_to(
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-def test_a_line_names_session_and_turn_of_its_own_context(profile: Profile) -> None:
+def test_log_line_names_the_session_and_turn_of_its_context(profile: Profile) -> None:
     with logging_to(profile, "text") as lines:
         log.info("outside")
         with bound(SessionContext(session_id="s1", turn_id="t1")):
@@ -56,7 +56,7 @@ def test_a_line_names_session_and_turn_of_its_own_context(profile: Profile) -> N
     assert behind.endswith(" INFO talaria.tests [s2]: behind a reply")
 
 
-def test_a_line_for_programs_is_json_with_its_traceback_and_without_secrets(profile: Profile) -> None:
+def test_json_log_line_has_the_traceback_and_no_secrets(profile: Profile) -> None:
     def mask(text: str) -> str:
         return text.replace('pass"word', "***")
 
@@ -75,7 +75,7 @@ def test_a_line_for_programs_is_json_with_its_traceback_and_without_secrets(prof
     assert datetime.now(UTC) - read.at < timedelta(minutes=1)
 
 
-async def test_lines_of_interleaved_turns_and_threads_are_distinguished(profile: Profile) -> None:
+async def test_log_lines_of_interleaved_turns_and_threads_name_their_own_turn(profile: Profile) -> None:
     async def turn(number: int) -> None:
         with bound(SessionContext(session_id=f"s{number}", turn_id=f"t{number}")):
             for _ in range(3):
@@ -92,7 +92,7 @@ async def test_lines_of_interleaved_turns_and_threads_are_distinguished(profile:
     assert all((line.session, line.turn) == (f"s{line.message}", f"t{line.message}") for line in read)
 
 
-async def test_what_a_turn_logs_names_its_session(tmp_path: Path) -> None:
+async def test_log_line_of_a_turn_names_its_session(tmp_path: Path) -> None:
     async with (
         ModelServer() as server,
         open_desk(tmp_path, server, '[log]\nformat = "json"\n', tools=(Echo(does=_break),)) as desk,
@@ -111,7 +111,7 @@ def _break(arguments: Word, call: Call) -> str:
 
 
 @pytest.mark.parametrize("style", ["text", "json"])
-def test_lines_that_cannot_be_written_are_counted_and_disturb_nobody(
+def test_lost_log_lines_are_counted_and_print_no_error(
     profile: Profile, style: LogFormat, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = resource.getrlimit(resource.RLIMIT_FSIZE)

@@ -1,4 +1,4 @@
-"""The cost of images: reserved before, counted after, and never free without a reason."""
+"""The cost of images: reserved before, counted after, and free only for a free provider."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -83,7 +83,7 @@ async def test_an_image_without_a_price_is_refused_under_a_cap(images: Images) -
     assert images.server.images.requests == []
 
 
-async def test_without_a_cap_an_image_without_a_price_is_counted_as_unpriced(images: Images) -> None:
+async def test_image_without_a_price_and_a_cap_is_counted_as_unpriced(images: Images) -> None:
     session = await images.session()
     await images.metered(session, 0, ModelInfo(name="draws")).make("one")
     assert await images.usage(session) == (1, 0)
@@ -94,7 +94,7 @@ async def test_without_a_cap_an_image_without_a_price_is_counted_as_unpriced(ima
     assert [(day.member, day.unpriced_calls) for day in days] == [("draws", 1)]
 
 
-async def test_images_of_a_free_provider_are_made_under_any_cap(images: Images) -> None:
+async def test_images_of_a_free_provider_are_allowed_under_any_cap(images: Images) -> None:
     maker = images.metered(await images.session(), 1, ModelInfo(name="draws", free=True))
     assert (await maker.make("one")).content == PNG
     assert await images.spent() == 0

@@ -20,8 +20,8 @@ from talaria.settings.secrets import KNOWN_SECRETS, Secrets
 from talaria.settings.sections.providers import EmbeddedSettings, ModelFacts, ModelSettings, ProviderAccount
 from talaria.testing.model_server import Fail, ModelServer, Say
 
-NOBODY = ProviderAccount(base_url="http://127.0.0.1:9/v1")
-LOCAL = {preset.name: NOBODY for preset in PRESETS if preset.port is not None}
+UNREACHABLE = ProviderAccount(base_url="http://127.0.0.1:9/v1")
+LOCAL = {preset.name: UNREACHABLE for preset in PRESETS if preset.port is not None}
 Open = Callable[..., Models]
 
 needs_weights = pytest.mark.skipif(
@@ -31,15 +31,15 @@ needs_weights = pytest.mark.skipif(
 
 @pytest.fixture
 async def open_models(tmp_path: Path) -> AsyncIterator[Open]:
-    """Opens the models of some settings, on a machine without local servers unless some are given."""
+    """Opens the models of some settings; local servers are unreachable unless some are given."""
     async with AsyncExitStack() as opened:
 
         def open_(
             model: ModelSettings | None = None, *, keys: dict[str, str] | None = None, **sections: object
         ) -> Models:
-            given = sections.pop("providers", {})
-            assert isinstance(given, dict)
-            settings = Settings(model=model or ModelSettings(), providers=LOCAL | given, **sections)  # type: ignore[arg-type]
+            extra = sections.pop("providers", {})
+            assert isinstance(extra, dict)
+            settings = Settings(model=model or ModelSettings(), providers=LOCAL | extra, **sections)  # type: ignore[arg-type]
             models = Models(settings, Secrets({}, keys or {}, []), tmp_path, probe_limit=timedelta(seconds=30))
             opened.push_async_callback(models.close)
             return models
@@ -47,7 +47,7 @@ async def open_models(tmp_path: Path) -> AsyncIterator[Open]:
         yield open_
 
 
-async def test_the_first_key_brings_a_good_model_of_its_provider(open_models: Open) -> None:
+async def test_first_key_selects_the_default_model_of_its_provider(open_models: Open) -> None:
     models = open_models(keys={"ANTHROPIC_API_KEY": "a", "GROQ_API_KEY": "g"})
     chosen = await models.chosen()
     assert (chosen.provider, chosen.model) == ("anthropic", DEFAULT_MODELS["anthropic"])
@@ -55,18 +55,20 @@ async def test_the_first_key_brings_a_good_model_of_its_provider(open_models: Op
     assert chosen.limits == ""
 
 
-async def test_ollama_is_asked_how_much_a_model_may_read(open_models: Open) -> None:
+async def test_context_limit_is_read_from_ollama_unless_it_is_set(open_models: Open) -> None:
     loaded = [LOADED | {"context_length": 5000}]
     async with serving(loaded=loaded) as url:
         own = {"ollama": ProviderAccount(base_url=url)}
         chosen = await open_models(ModelSettings(provider="ollama", name="qwen3"), providers=own).chosen()
         assert chosen.info.context_limit == 5000
         facts = {"qwen3": ModelFacts(context_limit=9000)}
-        told = await open_models(ModelSettings(provider="ollama", name="qwen3"), providers=own, models=facts).chosen()
-        assert told.info.context_limit == 9000
+        configured = await open_models(
+            ModelSettings(provider="ollama", name="qwen3"), providers=own, models=facts
+        ).chosen()
+        assert configured.info.context_limit == 9000
 
 
-async def test_a_setting_wins_over_keys(open_models: Open) -> None:
+async def test_provider_setting_wins_over_keys(open_models: Open) -> None:
     models = open_models(
         ModelSettings(provider="groq", name="openai/gpt-oss-20b"), keys={"OPENAI_API_KEY": "a", "GROQ_API_KEY": "g"}
     )
@@ -75,7 +77,7 @@ async def test_a_setting_wins_over_keys(open_models: Open) -> None:
     assert "model.provider" in chosen.why
 
 
-async def test_without_a_key_a_local_server_answers(open_models: Open) -> None:
+async def test_local_server_is_chosen_without_a_key(open_models: Open) -> None:
     async with ModelServer(models=["small", "large"]) as server:
         models = open_models(providers={"lmstudio": ProviderAccount(base_url=f"{server.url}/v1")})
         chosen = await models.chosen()
@@ -88,18 +90,18 @@ async def test_without_a_key_a_local_server_answers(open_models: Open) -> None:
 
 
 @needs_weights
-async def test_with_nothing_else_the_embedded_model_answers_and_its_limits_are_reported(open_models: Open) -> None:
+async def test_built_in_model_is_chosen_last_and_its_limits_are_reported(open_models: Open) -> None:
     chosen = await open_models().chosen()
     assert (chosen.provider, chosen.model, chosen.limits) == ("embedded", MODEL, LIMITS)
     assert not chosen.info.tools
 
 
-async def test_with_nothing_at_all_a_sentence_says_what_to_do(open_models: Open) -> None:
+async def test_choice_without_any_model_is_refused_with_instructions(open_models: Open) -> None:
     with pytest.raises(Refused, match=r"talaria config set OPENAI_API_KEY -.*embedded\.enabled"):
         await open_models(embedded=EmbeddedSettings(enabled=False)).chosen()
 
 
-async def test_a_chosen_provider_without_its_key_says_how_to_store_it(open_models: Open) -> None:
+async def test_error_for_a_missing_key_names_the_command_to_store_it(open_models: Open) -> None:
     with pytest.raises(Refused, match=r"OpenAI at https://api\.openai\.com/v1 needs the key OPENAI_API_KEY\. Store it"):
         await open_models(ModelSettings(provider="openai")).chosen()
     own = {"mine": ProviderAccount(base_url="http://127.0.0.1:9/v1", key="MY_KEY")}
@@ -107,12 +109,12 @@ async def test_a_chosen_provider_without_its_key_says_how_to_store_it(open_model
         await open_models(ModelSettings(provider="mine"), providers=own).chosen()
 
 
-async def test_an_unknown_provider_brings_up_the_nearest(open_models: Open) -> None:
+async def test_unknown_provider_is_answered_with_the_nearest_name(open_models: Open) -> None:
     with pytest.raises(NotFound, match="the nearest is `openai`"):
         await open_models(ModelSettings(provider="opennai")).chosen()
 
 
-async def test_a_local_server_that_is_not_running_is_named(open_models: Open) -> None:
+async def test_unreachable_local_server_is_named_in_the_error(open_models: Open) -> None:
     with pytest.raises(ProviderUnreachable) as failed:
         await open_models(ModelSettings(provider="ollama")).chosen()
     assert failed.value.for_owner.startswith(
@@ -120,7 +122,7 @@ async def test_a_local_server_that_is_not_running_is_named(open_models: Open) ->
     )
 
 
-async def test_the_chain_leads_to_providers_that_answer(open_models: Open) -> None:
+async def test_chain_contains_only_fallbacks_of_configured_providers(open_models: Open) -> None:
     async with ModelServer(keys=["right"]) as server:
         here = ProviderAccount(base_url=f"{server.url}/v1", key="MINE", headers={"x-team": "seven"})
         models = open_models(
@@ -130,20 +132,20 @@ async def test_the_chain_leads_to_providers_that_answer(open_models: Open) -> No
         )
         chain = models.chain(await models.chosen())
         assert [(choice.provider.name, choice.model) for choice in chain] == [("mine", "test-model"), ("mine", "other")]
-        said = Message(role="user", parts=(Text("Hi"),), at=SystemClock().now())
-        events = [one async for one in chain[0].provider.reply(ModelRequest(model="test-model", messages=(said,)))]
+        message = Message(role="user", parts=(Text("Hi"),), at=SystemClock().now())
+        events = [one async for one in chain[0].provider.reply(ModelRequest(model="test-model", messages=(message,)))]
         assert isinstance(events[-1], ModelReply)
         assert server.received[-1].headers["x-team"] == "seven"
 
 
-async def test_several_keys_of_one_provider_stand_in_for_each_other(open_models: Open) -> None:
+async def test_second_key_of_a_provider_is_used_if_the_first_is_rejected(open_models: Open) -> None:
     async with ModelServer(keys=["second"]) as server:
         here = ProviderAccount(base_url=f"{server.url}/v1", key="ONE", keys=("TWO",))
         models = open_models(providers={"mine": here}, keys={"ONE": "first", "TWO": "second"})
         assert await models.provider("mine").models() == [ListedModel("test-model")]
 
 
-async def test_the_auxiliary_model_is_the_main_one_unless_another_is_set(open_models: Open) -> None:
+async def test_auxiliary_model_is_the_main_model_unless_set(open_models: Open) -> None:
     keys = {"OPENAI_API_KEY": "a", "GROQ_API_KEY": "g"}
     usual, special = open_models(keys=keys), open_models(ModelSettings(auxiliary="groq:openai/gpt-oss-20b"), keys=keys)
     (same,) = usual.auxiliary(await usual.chosen())
@@ -152,13 +154,13 @@ async def test_the_auxiliary_model_is_the_main_one_unless_another_is_set(open_mo
     assert (other.provider.name, other.model) == ("groq", "openai/gpt-oss-20b")
 
 
-async def test_an_auxiliary_model_without_a_key_leaves_its_work_to_the_main_one(open_models: Open) -> None:
+async def test_main_model_replaces_an_auxiliary_model_without_a_key(open_models: Open) -> None:
     models = open_models(ModelSettings(auxiliary="groq:openai/gpt-oss-20b"), keys={"OPENAI_API_KEY": "a"})
     (same,) = models.auxiliary(await models.chosen())
     assert same.provider.name == "openai"
 
 
-async def test_settings_know_better_than_the_catalogue(open_models: Open) -> None:
+async def test_model_settings_override_the_catalogue(open_models: Open) -> None:
     facts = {"gpt-5": ModelFacts(context_limit=1000, input_price=0.25), "my-own": ModelFacts(tools=False)}
     models = open_models(models=facts)
     listed = Catalogue().find("gpt-5")
@@ -167,7 +169,7 @@ async def test_settings_know_better_than_the_catalogue(open_models: Open) -> Non
     assert (models.info("my-own").known, models.info("my-own").tools) == (True, False)
 
 
-async def test_half_a_price_is_no_price(open_models: Open) -> None:
+async def test_price_is_unknown_unless_input_and_output_are_set(open_models: Open) -> None:
     facts = {
         "half": ModelFacts(input_price=1.0),
         "whole": ModelFacts(input_price=1.0, output_price=0.0),
@@ -177,7 +179,7 @@ async def test_half_a_price_is_no_price(open_models: Open) -> None:
     assert [models.info(name).describe_price() for name in facts] == ["price unknown", "$1 in, $0 out", "free"]
 
 
-async def test_what_runs_on_this_machine_costs_nothing(open_models: Open) -> None:
+async def test_model_on_a_local_server_costs_nothing(open_models: Open) -> None:
     async with ModelServer(models=["gpt-oss:20b"]) as server:
         models = open_models(providers={"ollama": ProviderAccount(base_url=f"{server.url}/v1")})
         (choice,) = models.chain(await models.chosen())
@@ -186,7 +188,7 @@ async def test_what_runs_on_this_machine_costs_nothing(open_models: Open) -> Non
         assert choice.info.context_limit == Catalogue().find("gpt-oss-20b").context_limit
 
 
-async def test_the_listing_asks_everybody_and_tells_who_does_not_answer(open_models: Open) -> None:
+async def test_listing_contains_all_providers_and_problems_of_those_that_fail(open_models: Open) -> None:
     async with ModelServer(keys=["right"], models=["gpt-5", "own"]) as server, ModelServer(models=["tiny"]) as near:
         models = open_models(
             keys={"OPENAI_API_KEY": "right", "ANTHROPIC_API_KEY": "wrong"},
@@ -209,7 +211,7 @@ async def test_the_listing_asks_everybody_and_tells_who_does_not_answer(open_mod
         assert [one.model for one in (await models.listing(local_only=True)).models] == ["tiny"]
 
 
-async def test_a_model_is_found_by_what_a_person_types(open_models: Open) -> None:
+async def test_model_is_found_by_name_provider_or_both(open_models: Open) -> None:
     async with ModelServer(models=["llama3.2:3b", "vendor/large"]) as near, ModelServer(models=["large"]) as other:
         models = open_models(
             providers={
@@ -228,21 +230,21 @@ async def test_a_model_is_found_by_what_a_person_types(open_models: Open) -> Non
             await models.find("something-else")
 
 
-def test_every_provider_with_a_key_has_a_default_model_that_is_known() -> None:
+def test_every_provider_with_a_key_has_a_default_model_in_the_catalogue() -> None:
     no_default = {"nous", "github", "azure", "bedrock"}  # names that change often or belong to the account
     assert set(DEFAULT_MODELS) | no_default == {preset.name for preset in PRESETS if preset.key_name}
     assert {preset.key_name for preset in PRESETS if preset.key_name} <= {secret.name for secret in KNOWN_SECRETS}
     assert [name for name in DEFAULT_MODELS.values() if not Catalogue().find(name).known] == []
 
 
-async def test_a_key_that_other_programs_use_chooses_no_provider(open_models: Open) -> None:
+async def test_key_that_other_programs_also_use_does_not_select_a_provider(open_models: Open) -> None:
     models = open_models(keys={"GITHUB_TOKEN": "g", "HF_TOKEN": "h"}, embedded=EmbeddedSettings(enabled=False))
     with pytest.raises(Refused):
         await models.chosen()
     assert (await models.choose("huggingface", "", "Asked for.")).model == DEFAULT_MODELS["huggingface"]
 
 
-async def test_a_key_is_found_under_each_of_its_usual_names(open_models: Open) -> None:
+async def test_key_is_found_under_an_alternative_variable_name(open_models: Open) -> None:
     chosen = await open_models(keys={"GOOGLE_API_KEY": "g"}).chosen()
     assert (chosen.provider, chosen.why.split()[2]) == ("google", "GOOGLE_API_KEY")
 
@@ -262,37 +264,39 @@ ADDRESSES = [
 
 
 @pytest.mark.parametrize(("provider", "environment", "url"), ADDRESSES)
-def test_conventional_variables_name_the_server(provider: str, environment: dict[str, str], url: str) -> None:
+def test_conventional_variables_set_the_address_of_a_provider(
+    provider: str, environment: dict[str, str], url: str
+) -> None:
     keys = {"OPENAI_API_KEY": "o", "ANTHROPIC_API_KEY": "a"}
     providers = ConfiguredProviders(Settings(), Secrets({}, keys | environment, []))
     assert providers.get(provider).preset.base_url == url
-    given = Settings(providers={provider: ProviderAccount(base_url="https://settings.example/v1")})
-    own = ConfiguredProviders(given, Secrets({}, keys | environment, []))
+    extra = Settings(providers={provider: ProviderAccount(base_url="https://settings.example/v1")})
+    own = ConfiguredProviders(extra, Secrets({}, keys | environment, []))
     assert own.get(provider).preset.base_url == "https://settings.example/v1"
 
 
 @pytest.mark.parametrize("spoken", ["chat", "responses"])
-async def test_the_protocol_of_another_openai_server_is_detected_and_remembered(open_models: Open, spoken: str) -> None:
+async def test_protocol_of_another_openai_server_is_detected_and_cached(open_models: Open, spoken: str) -> None:
     async with ModelServer() as server:
         server.answering(lambda call: Say("Hello.") if call.protocol == spoken else Fail(404))
-        said = Message(role="user", parts=(Text("Hi"),), at=SystemClock().now())
+        message = Message(role="user", parts=(Text("Hi"),), at=SystemClock().now())
         tries = []
         for _ in range(2):
             models = open_models(keys={"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": f"{server.url}/v1"})
             provider = models.chain(await models.chosen())[0].provider
             for _ in range(2):
                 before = len(server.received)
-                events = [one async for one in provider.reply(ModelRequest(model="m", messages=(said,)))]
+                events = [one async for one in provider.reply(ModelRequest(model="m", messages=(message,)))]
                 assert isinstance(events[-1], ModelReply)
                 tries.append(len(server.received) - before)
         assert tries == ([1, 1, 1, 1] if spoken == "chat" else [2, 1, 1, 1])
 
 
-async def test_an_openai_server_without_the_model_is_reported_once(open_models: Open) -> None:
+async def test_unknown_model_of_an_openai_server_is_reported(open_models: Open) -> None:
     async with ModelServer() as server:
         server.otherwise(Fail(404, kind="model_not_found", message="There is no model m."))
         models = open_models(keys={"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": f"{server.url}/v1"})
-        said = Message(role="user", parts=(Text("Hi"),), at=SystemClock().now())
+        message = Message(role="user", parts=(Text("Hi"),), at=SystemClock().now())
         provider = models.chain(await models.chosen())[0].provider
         with pytest.raises(ModelUnknown, match="There is no model m"):
-            _ = [one async for one in provider.reply(ModelRequest(model="m", messages=(said,)))]
+            _ = [one async for one in provider.reply(ModelRequest(model="m", messages=(message,)))]

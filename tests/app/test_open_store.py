@@ -1,4 +1,4 @@
-"""The program opens the store that its settings name, and repairs it where it is damaged."""
+"""Opening the store of the settings, and repair of a damaged store."""
 
 from pathlib import Path
 
@@ -21,7 +21,7 @@ PAGE = 4096
 
 @pytest.fixture
 def profile(tmp_path: Path) -> Profile:
-    """A profile with one conversation."""
+    """A profile with one session."""
     program = Program(tmp_path)
     converse(program, NewSession(source="cli", title="Travel"), *(said(f"words {n} " * 40) for n in range(200)))
     return Profiles(tmp_path).active()
@@ -32,8 +32,8 @@ def settings(profile: Profile) -> Settings:
     return load_settings(profile, {})
 
 
-async def test_store_is_repaired_at_the_start_after_an_unclean_end(profile: Profile, settings: Settings) -> None:
-    _spoil(profile.database_file)
+async def test_damaged_store_is_repaired_at_start_after_an_unclean_end(profile: Profile, settings: Settings) -> None:
+    _corrupt(profile.database_file)
     _end_uncleanly(profile.database_file)
     store, sentences = open_store(settings, profile)
     found = await store.read(lambda tx: tx.sessions.find(SessionFilter()))
@@ -43,8 +43,8 @@ async def test_store_is_repaired_at_the_start_after_an_unclean_end(profile: Prof
     assert check_store(settings, profile) == []
 
 
-async def test_unclean_end_is_remembered_by_a_short_command(profile: Profile, settings: Settings) -> None:
-    _spoil(profile.database_file)
+async def test_short_command_records_an_unclean_end_for_the_next_start(profile: Profile, settings: Settings) -> None:
+    _corrupt(profile.database_file)
     _end_uncleanly(profile.database_file)
     with open_database(settings, profile):
         pass
@@ -54,16 +54,14 @@ async def test_unclean_end_is_remembered_by_a_short_command(profile: Profile, se
     assert "recovered" in " ".join(sentences)
 
 
-async def test_store_that_ended_cleanly_is_not_looked_through_at_the_start(
-    profile: Profile, settings: Settings
-) -> None:
-    _spoil(profile.database_file)
+async def test_cleanly_closed_store_is_not_checked_at_start(profile: Profile, settings: Settings) -> None:
+    _corrupt(profile.database_file)
     store, sentences = open_store(settings, profile)
     await store.close()
     assert sentences == []
 
 
-async def test_store_that_another_process_uses_is_not_taken_for_an_unclean_end(
+async def test_store_in_use_by_another_process_does_not_count_as_unclean_end(
     profile: Profile, settings: Settings
 ) -> None:
     first, _ = open_store(settings, profile)
@@ -75,8 +73,8 @@ async def test_store_that_another_process_uses_is_not_taken_for_an_unclean_end(
     assert CheckRecord(profile.database_file).state == "sound"
 
 
-async def test_damage_that_was_met_is_repaired_at_the_next_start(profile: Profile, settings: Settings) -> None:
-    _spoil(profile.database_file)
+async def test_damage_found_by_a_read_is_repaired_at_the_next_start(profile: Profile, settings: Settings) -> None:
+    _corrupt(profile.database_file)
     store, _ = open_store(settings, profile)
     with pytest.raises(StoreCorrupt):
         await store.read(_all_messages)
@@ -87,7 +85,7 @@ async def test_damage_that_was_met_is_repaired_at_the_next_start(profile: Profil
     assert "recovered" in " ".join(sentences)
 
 
-async def test_a_sound_store_opens_without_a_word(profile: Profile, settings: Settings) -> None:
+async def test_intact_store_opens_without_a_message_after_an_unclean_end(profile: Profile, settings: Settings) -> None:
     _end_uncleanly(profile.database_file)
     store, sentences = open_store(settings, profile)
     await store.close()
@@ -95,16 +93,14 @@ async def test_a_sound_store_opens_without_a_word(profile: Profile, settings: Se
     assert CheckRecord(profile.database_file).state == "sound"
 
 
-def test_a_short_command_that_meets_damage_repairs_it_and_asks_to_be_run_again(
-    profile: Profile, settings: Settings
-) -> None:
-    _spoil(profile.database_file)
+def test_short_command_repairs_damage_and_asks_to_run_it_again(profile: Profile, settings: Settings) -> None:
+    _corrupt(profile.database_file)
     with pytest.raises(StoreCorrupt, match="Run the command again"):
         _load_all(settings, profile)
     assert _load_all(settings, profile)
 
 
-def test_the_store_of_a_server_is_repaired_by_its_operators(profile: Profile, postgres_url: str) -> None:
+def test_repair_of_a_postgresql_store_is_refused(profile: Profile, postgres_url: str) -> None:
     settings = load_settings(profile, {"TALARIA__STORE__URL": postgres_url, "TALARIA__STORE__SCHEMA": "checked"})
     assert check_store(settings, profile) == []
     with pytest.raises(Refused, match="administrator"):
@@ -125,7 +121,7 @@ def _all_messages(tx: Transaction) -> list[StoredMessage]:
 
 
 def _end_uncleanly(file: Path) -> None:
-    """Leave a store as a process that is killed does, with a log next to it."""
+    """Leave a store like a killed process does, with a write-ahead log."""
     database = open_sqlite(file)
     database.write(lambda tx: tx.named_values.put("test", "last", "words"))
     names = [file, Path(f"{file}-wal")]
@@ -135,7 +131,7 @@ def _end_uncleanly(file: Path) -> None:
         name.write_bytes(content)
 
 
-def _spoil(file: Path) -> None:
+def _corrupt(file: Path) -> None:
     with file.open("r+b") as stream:
         stream.seek(file.stat().st_size - 3 * PAGE)
         stream.write(bytes([7]) * PAGE)

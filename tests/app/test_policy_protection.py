@@ -1,4 +1,4 @@
-"""Conversations that try to change their own policy: with a command, and with a program that nobody examines."""
+"""Sessions that try to change their own policy: with a command, and with a program that is not examined."""
 
 from pathlib import Path
 
@@ -30,7 +30,7 @@ async def test_a_command_that_changes_the_policy_is_refused(tmp_path: Path, serv
         f"env = {{'HOME': '', 'TALARIA_HOME': os.environ['TALARIA_HOME']}}; subprocess.run({CHANGE}, env=env)",
     ],
 )  # fmt: skip
-async def test_the_process_refuses_what_the_examiner_cannot_see(
+async def test_policy_change_from_an_unexamined_program_is_refused_by_the_process(
     tmp_path: Path, server: ModelServer, hidden: str
 ) -> None:
     program = scripted_program(tmp_path, server)

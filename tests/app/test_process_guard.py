@@ -1,4 +1,4 @@
-"""Commands that change the policy do not run from within a conversation, whatever was done to hide that."""
+"""Commands that change the policy do not run from within a session, even if the session is hidden."""
 
 import subprocess
 import sys
@@ -41,9 +41,9 @@ def run_in(shell: str, program: Program, **more: str) -> Outcome:
     return Outcome(done.returncode, done.stdout, done.stderr)
 
 
-@pytest.mark.parametrize("words", POLICY, ids=" ".join)
-def test_policy_commands_are_refused_from_a_tool(tmp_path: Path, words: list[str]) -> None:
-    outcome = Program(tmp_path).run(*words, env=FROM_A_TOOL)
+@pytest.mark.parametrize("arguments", POLICY, ids=" ".join)
+def test_policy_commands_are_refused_from_a_tool(tmp_path: Path, arguments: list[str]) -> None:
+    outcome = Program(tmp_path).run(*arguments, env=FROM_A_TOOL)
     assert outcome.code == 1
     assert SENTENCE in outcome.err
     assert outcome.err.count("\n") == 1
@@ -51,14 +51,14 @@ def test_policy_commands_are_refused_from_a_tool(tmp_path: Path, words: list[str
 
 
 @pytest.mark.parametrize(
-    "words",
+    "arguments",
     [["sessions", "list"], ["config", "show"], ["ps"], ["pairing", "list"], ["config", "path"], ["web", "browsers"]],
 )
-def test_harmless_commands_run_from_a_tool(tmp_path: Path, words: list[str]) -> None:
-    assert Program(tmp_path).run(*words, env=FROM_A_TOOL).code == 0
+def test_harmless_commands_run_from_a_tool(tmp_path: Path, arguments: list[str]) -> None:
+    assert Program(tmp_path).run(*arguments, env=FROM_A_TOOL).code == 0
 
 
-def test_the_same_commands_run_for_a_person(tmp_path: Path) -> None:
+def test_policy_command_runs_for_a_person(tmp_path: Path) -> None:
     assert Program(tmp_path).run("config", "set", "approval.mode", "allow-list").code == 0
 
 
@@ -73,13 +73,13 @@ def test_the_same_commands_run_for_a_person(tmp_path: Path) -> None:
         f"sh -c 'unset TALARIA_SESSION_ID; sh -c \"{TALARIA} config set approval.mode off; true\"; true'; true",
     ],
 )
-def test_removing_the_variable_does_not_help(tmp_path: Path, shell: str) -> None:
+def test_policy_command_is_refused_if_the_session_variable_was_removed(tmp_path: Path, shell: str) -> None:
     outcome = run_in(shell, Program(tmp_path), **FROM_A_TOOL)
     assert SENTENCE in outcome.err
 
 
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="There is no /proc on this machine.")
-def test_an_orphan_in_a_session_of_its_own_is_still_recognised(tmp_path: Path) -> None:
+def test_policy_command_of_an_orphaned_process_is_refused(tmp_path: Path) -> None:
     out = tmp_path / "out"
     change = f"setsid {TALARIA} config set approval.mode off"
     orphan = f"env -i HOME={tmp_path} TALARIA_HOME={tmp_path} {change} >{out} 2>&1; echo done >>{out}"
@@ -93,7 +93,7 @@ def test_an_orphan_in_a_session_of_its_own_is_still_recognised(tmp_path: Path) -
     assert SENTENCE in done.stdout
 
 
-def test_settings_in_the_environment_do_not_loosen_an_agent_started_by_a_tool(tmp_path: Path) -> None:
+def test_policy_variables_are_refused_for_an_agent_started_by_a_tool(tmp_path: Path) -> None:
     outcome = Program(tmp_path).run("chat", "-q", "hello", env={**FROM_A_TOOL, "TALARIA__APPROVAL__MODE": "off"})
     assert outcome.code == 1
     assert "TALARIA__APPROVAL__MODE can't be set from inside a conversation" in outcome.err

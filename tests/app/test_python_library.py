@@ -1,4 +1,4 @@
-"""`from talaria import Agent, tool`, in programs of their own, with a scripted model behind a socket."""
+"""`from talaria import Agent, tool` in separate programs, with a scripted model behind a socket."""
 
 import asyncio
 import json
@@ -23,7 +23,7 @@ print(agent.run("What do three kilos of apples cost?"))
 
 @pytest.fixture
 def program(tmp_path: Path, server: ModelServer) -> Program:
-    """A home with the scripted model for its own."""
+    """A home that uses the scripted model."""
     folder = tmp_path / "profiles" / "default"
     folder.mkdir(parents=True)
     (folder / "config.toml").write_text(
@@ -32,7 +32,7 @@ def program(tmp_path: Path, server: ModelServer) -> Program:
     return Program(tmp_path)
 
 
-async def test_five_lines_run_a_turn_with_a_tool_of_your_own(program: Program, server: ModelServer) -> None:
+async def test_five_line_program_runs_a_turn_with_a_function_tool(program: Program, server: ModelServer) -> None:
     server.script(Say(calls=[Ask("price", {"fruit": "apples", "kilos": 3})]), Say("7.50."))
     assert await _run(program, FIVE_LINES) == Outcome(0, "7.50.\n")
     asked, answered = server.received
@@ -56,7 +56,7 @@ async def test_a_function_tool_needs_no_approval(program: Program, server: Model
     assert done == Outcome(0, "launched\nIt flies.\n")
 
 
-async def test_a_block_keeps_the_conversation_and_its_prefix(program: Program, server: ModelServer) -> None:
+async def test_questions_in_one_block_share_the_session_and_its_prefix(program: Program, server: ModelServer) -> None:
     server.script(Say("Noted."), Say("Blue."), Say("Still blue."))
     done = await _run(
         program,
@@ -78,7 +78,7 @@ async def test_a_block_keeps_the_conversation_and_its_prefix(program: Program, s
     assert third[: len(second)] == second
 
 
-async def test_events_are_heard_as_they_happen(program: Program, server: ModelServer) -> None:
+async def test_event_callback_gets_the_events_of_a_turn_in_order(program: Program, server: ModelServer) -> None:
     server.script(Say(calls=[Ask("now", {})]), Say("Noon."))
     done = await _run(
         program,
@@ -93,8 +93,8 @@ async def test_events_are_heard_as_they_happen(program: Program, server: ModelSe
         """,
     )
     assert done.code == 0
-    heard = done.out.split()
-    assert [name for name in heard if name in {"ToolCalled", "ToolAnswered", "TextAdded", "TurnAnswered"}] == [
+    names = done.out.split()
+    assert [one for one in names if one in {"ToolCalled", "ToolAnswered", "TextAdded", "TurnAnswered"}] == [
         "ToolCalled",
         "ToolAnswered",
         "TextAdded",
@@ -117,7 +117,7 @@ async def test_a_tool_failure_is_reported_to_the_model(program: Program, server:
     assert server.received[1].json["messages"][-1]["role"] == "tool"
 
 
-async def test_what_goes_wrong_is_raised_with_a_sentence(program: Program, server: ModelServer) -> None:
+async def test_provider_error_is_raised_with_a_sentence(program: Program, server: ModelServer) -> None:
     server.otherwise(bad_key())
     done = await _run(
         program,
@@ -135,7 +135,7 @@ async def test_what_goes_wrong_is_raised_with_a_sentence(program: Program, serve
     assert done.out.strip().endswith(".")
 
 
-async def test_an_unknown_model_is_raised_before_anything_is_asked(program: Program, server: ModelServer) -> None:
+async def test_unknown_model_is_refused_before_any_request(program: Program, server: ModelServer) -> None:
     done = await _run(
         program,
         """
@@ -152,7 +152,7 @@ async def test_an_unknown_model_is_raised_before_anything_is_asked(program: Prog
     assert server.received == []
 
 
-async def test_asking_outside_of_the_block_is_refused(program: Program) -> None:
+async def test_ask_outside_of_the_block_is_refused(program: Program) -> None:
     done = await _run(
         program,
         """
@@ -168,7 +168,9 @@ async def test_asking_outside_of_the_block_is_refused(program: Program) -> None:
     assert "async with" in done.out
 
 
-async def test_no_tools_by_default_and_the_usual_ones_on_request(program: Program, server: ModelServer) -> None:
+async def test_agent_has_no_tools_by_default_and_the_usual_tools_on_request(
+    program: Program, server: ModelServer
+) -> None:
     server.otherwise(Say("Done."))
     script = """
         from talaria import Agent
@@ -181,14 +183,14 @@ async def test_no_tools_by_default_and_the_usual_ones_on_request(program: Progra
     assert {"read_file", "terminal", "memory"} <= {offered["function"]["name"] for offered in with_usual["tools"]}
 
 
-async def test_what_is_said_is_kept_like_everything_else(program: Program, server: ModelServer) -> None:
+async def test_session_of_a_python_program_is_stored(program: Program, server: ModelServer) -> None:
     server.script(Say("Hello."))
     assert (await _run(program, 'from talaria import Agent; Agent().run("hi")')).code == 0
     listed = await asyncio.to_thread(program.run, "sessions", "list", "--source", "python", "--json")
     assert [session["source"] for session in json.loads(listed.out)] == ["python"]
 
 
-async def test_importing_talaria_alone_loads_next_to_nothing(program: Program) -> None:
+async def test_import_of_talaria_loads_no_other_modules_of_it(program: Program) -> None:
     done = await _run(program, 'import sys, talaria; print(*(n for n in sys.modules if n.startswith("talaria")))')
     assert done.out.split() == ["talaria"]
 

@@ -1,4 +1,4 @@
-"""Whether commands of a turn run in the sandbox: by the setting, the place of the turn, and what the machine has."""
+"""Whether commands of a turn run in the sandbox: by the setting, the surface and the available programs."""
 
 import sys
 from collections.abc import Iterator
@@ -24,14 +24,14 @@ NOTE = "with the setting sandbox.enabled]"
 
 @pytest.fixture
 def tmp_path() -> Iterator[Path]:
-    """A folder in /tmp: a sandbox has one of its own."""
+    """A folder in /tmp: a sandbox has a separate /tmp."""
     with TemporaryDirectory() as folder:
         yield Path(folder)
 
 
 @pytest.fixture
 def outside(tmp_path: Path) -> Path:
-    """A file that a sandbox does not show, because it has a /tmp of its own."""
+    """A file that is invisible in a sandbox, which has a separate /tmp."""
     file = tmp_path / "outside"
     file.write_text("seen from inside")
     return file
@@ -43,7 +43,7 @@ def no_bubblewrap(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def result_of(here: Process, command: str, source: str) -> str:
-    """Return what the model reads of a command that it runs in a turn of ``source``."""
+    """Return the result of a command in a turn of ``source``, as the model reads it."""
     (here.request.surface.folder / "work").mkdir(exist_ok=True)
     chat = await here.open(source=source, folder=here.request.surface.folder / "work")
     here.server.script(Say(calls=[Ask("terminal", {"command": command})]), Say("done"))
@@ -53,7 +53,7 @@ async def result_of(here: Process, command: str, source: str) -> str:
 
 @needs_sandbox
 @pytest.mark.parametrize("source", ["telegram", "api", "cron", "boot"])
-async def test_auto_puts_commands_of_everything_but_the_terminal_into_the_sandbox(
+async def test_auto_runs_commands_in_the_sandbox_except_in_the_terminal(
     tmp_path: Path, outside: Path, source: str
 ) -> None:
     async with process(tmp_path, **UNASKED) as here:
@@ -63,7 +63,7 @@ async def test_auto_puts_commands_of_everything_but_the_terminal_into_the_sandbo
     assert str(tmp_path / "work") in result
 
 
-async def test_auto_leaves_the_terminal_alone_and_does_not_probe_there(
+async def test_auto_uses_and_probes_no_sandbox_in_the_terminal(
     tmp_path: Path, outside: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "bwrap").write_text(f"#!/bin/sh\necho >>{tmp_path}/probed\n")
@@ -80,7 +80,7 @@ async def test_auto_leaves_the_terminal_alone_and_does_not_probe_there(
 
 
 @pytest.mark.usefixtures("no_bubblewrap")
-async def test_auto_without_bubblewrap_refuses_commands_except_in_the_terminal(tmp_path: Path, outside: Path) -> None:
+async def test_auto_without_bubblewrap_refuses_commands_in_chats(tmp_path: Path, outside: Path) -> None:
     async with process(tmp_path, **UNASKED) as here:
         refused = await result_of(here, f"cat {outside}; touch {tmp_path}/made", "telegram")
         assert "didn't run, because its sandbox isn't available. bubblewrap (bwrap) is not installed." in refused
@@ -89,7 +89,9 @@ async def test_auto_without_bubblewrap_refuses_commands_except_in_the_terminal(t
 
 @pytest.mark.usefixtures("no_bubblewrap")
 @pytest.mark.parametrize("source", ["cli", "telegram"])
-async def test_true_without_bubblewrap_runs_nothing(tmp_path: Path, outside: Path, source: str) -> None:
+async def test_enabled_sandbox_without_bubblewrap_refuses_all_commands(
+    tmp_path: Path, outside: Path, source: str
+) -> None:
     async with process(tmp_path, **UNASKED, TALARIA__SANDBOX__ENABLED="true") as here:
         result = await result_of(here, f"touch {tmp_path}/made", source)
     assert "bubblewrap (bwrap) is not installed" in result
@@ -98,7 +100,7 @@ async def test_true_without_bubblewrap_runs_nothing(tmp_path: Path, outside: Pat
 
 
 @needs_sandbox
-async def test_true_holds_in_the_terminal_and_false_in_chats(tmp_path: Path, outside: Path) -> None:
+async def test_sandbox_setting_true_applies_in_the_terminal_and_false_in_chats(tmp_path: Path, outside: Path) -> None:
     async with process(tmp_path, **UNASKED, TALARIA__SANDBOX__ENABLED="true") as here:
         assert "seen from inside" not in await result_of(here, f"cat {outside}", "cli")
     async with process(tmp_path, **UNASKED, TALARIA__SANDBOX__ENABLED="false") as here:
@@ -106,7 +108,7 @@ async def test_true_holds_in_the_terminal_and_false_in_chats(tmp_path: Path, out
 
 
 @needs_sandbox
-async def test_a_conversation_that_moves_to_a_chat_still_writes_to_the_folder_where_it_began(tmp_path: Path) -> None:
+async def test_session_moved_to_a_chat_still_writes_to_its_original_folder(tmp_path: Path) -> None:
     project = tmp_path / "project"
     project.mkdir()
     async with process(tmp_path, **UNASKED) as here:
@@ -126,13 +128,13 @@ async def test_a_conversation_that_moves_to_a_chat_still_writes_to_the_folder_wh
 @needs_sandbox
 async def test_scripts_of_jobs_run_in_the_sandbox(tmp_path: Path, outside: Path) -> None:
     async with process(tmp_path) as here:
-        desk, ticker = here.application.schedules, open_scheduler(here.application, here.jobs)
-        await desk.add(
+        schedules, scheduler = here.application.schedules, open_scheduler(here.application, here.jobs)
+        await schedules.add(
             JobRequest(when="every 1h", script=f"echo begun | tee mine; cat {outside}", name="Look"), JobRequester()
         )
-        await desk.run("Look", JobRequester())
-        assert await ticker.run_pending_turns() == 1
-        (run,) = await desk.history("Look", JobRequester())
+        await schedules.run("Look", JobRequester())
+        assert await scheduler.run_pending_turns() == 1
+        (run,) = await schedules.history("Look", JobRequester())
     assert (tmp_path / "workspaces" / "default" / "mine").read_text() == "begun\n"
     assert "begun" in run.output
     assert "seen from inside" not in run.output
@@ -140,7 +142,9 @@ async def test_scripts_of_jobs_run_in_the_sandbox(tmp_path: Path, outside: Path)
 
 
 @needs_sandbox
-async def test_the_same_program_in_a_chat_and_in_a_one_shot(tmp_path: Path, outside: Path, server: ModelServer) -> None:
+async def test_command_is_sandboxed_in_a_chat_and_not_in_a_one_shot(
+    tmp_path: Path, outside: Path, server: ModelServer
+) -> None:
     calls = (Say(calls=[Ask("terminal", {"command": f"cat {outside}"})]), Say("Looked."))
     async with LoopbackNetwork() as network:
         program = scripted_program(
@@ -160,7 +164,7 @@ async def test_the_same_program_in_a_chat_and_in_a_one_shot(tmp_path: Path, outs
 
 
 @pytest.mark.usefixtures("no_bubblewrap")
-async def test_a_surface_has_its_own_sandbox_which_is_never_left_out(tmp_path: Path) -> None:
+async def test_sandbox_of_a_surface_is_required_even_if_unavailable(tmp_path: Path) -> None:
     own = {"TALARIA__SURFACES__CLI__SANDBOX": "docker", "TALARIA__SURFACES__TELEGRAM__SANDBOX": "off"}
     async with process(tmp_path, **UNASKED, **own, DOCKER_HOST=f"unix://{tmp_path}/none") as here:
         refused = await result_of(here, f"touch {tmp_path}/made", "cli")
@@ -171,7 +175,7 @@ async def test_a_surface_has_its_own_sandbox_which_is_never_left_out(tmp_path: P
         assert "exit code 0" in await result_of(here, f"touch {tmp_path}/made", "telegram")
 
 
-async def test_the_setting_of_a_limit_that_a_kind_cannot_enforce_refuses_commands(tmp_path: Path) -> None:
+async def test_limit_that_the_kind_of_sandbox_cannot_enforce_refuses_commands(tmp_path: Path) -> None:
     limits = {"TALARIA__SANDBOX__KIND": "ssh", "TALARIA__SANDBOX__SSH_HOST": "host.test"}
     async with process(tmp_path, **UNASKED, **limits, TALARIA__SANDBOX__NETWORK="false") as here:
         refused = await result_of(here, f"touch {tmp_path}/made", "telegram")
@@ -179,7 +183,7 @@ async def test_the_setting_of_a_limit_that_a_kind_cannot_enforce_refuses_command
 
 
 @needs_sandbox
-async def test_allowed_hosts_restrict_the_network_without_another_setting(tmp_path: Path, server: ModelServer) -> None:
+async def test_allowed_hosts_alone_restrict_the_network(tmp_path: Path, server: ModelServer) -> None:
     port = server.url.rpartition(":")[2]
     connect = f"import socket; socket.create_connection(('127.0.0.1', {port})); print('reached')"
     command = f'{sys.executable} -c "{connect}"; echo $http_proxy'

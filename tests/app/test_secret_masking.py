@@ -1,4 +1,4 @@
-"""The profile's own secrets stay out of the model's sight, of the store and of the screen; long outputs do not."""
+"""Secrets of the profile are masked for the model, the store and the screen; long outputs can be read in full."""
 
 import re
 from pathlib import Path
@@ -13,7 +13,9 @@ SECRET = "correct-horse-battery"
 SANDBOXED = "[sandbox]\nenabled = true\n"
 
 
-async def test_a_secret_that_tools_come_across_goes_nowhere(tmp_path: Path, server: ModelServer) -> None:
+async def test_secret_in_tool_output_reaches_neither_model_nor_store_nor_screen(
+    tmp_path: Path, server: ModelServer
+) -> None:
     program = scripted_program(tmp_path, server, secrets=f"SOME_PASSWORD={SECRET}\n")
     (tmp_path / "work" / "notes.txt").write_text(f"the password is {SECRET}\n")
     calls = [
@@ -26,17 +28,17 @@ async def test_a_secret_that_tools_come_across_goes_nowhere(tmp_path: Path, serv
     server.script(*(Say(calls=[call]) for call in calls), Say("Done."))
     done = await talk(program, "chat", "--json", "-q", "look at notes.txt")
     session = (await talk(program, "sessions", "list")).out.split("\t")[0]
-    kept = (await talk(program, "sessions", "export", session)).out + (await talk(program, "trace", session)).out
+    shown = (await talk(program, "sessions", "export", session)).out + (await talk(program, "trace", session)).out
     sent = "".join(call.body.decode() for call in server.received)
     stored = b"".join(path.read_bytes() for path in (tmp_path / "profiles" / "default").glob("talaria.db*"))
     assert len(server.received) == len(calls) + 1
     assert sent.count("«masked secret»") >= len(calls)
-    assert SECRET not in sent + done.out + done.err + kept
+    assert SECRET not in sent + done.out + done.err + shown
     assert SECRET.encode() not in stored
 
 
 @pytest.mark.parametrize("settings", ["", SANDBOXED])
-async def test_a_long_output_can_be_read_in_full(tmp_path: Path, server: ModelServer, settings: str) -> None:
+async def test_long_output_of_a_command_can_be_read_in_full(tmp_path: Path, server: ModelServer, settings: str) -> None:
     if settings and sandbox_available() is not None:
         pytest.skip("bubblewrap does not work here")
     program = scripted_program(tmp_path, server, settings)
@@ -53,7 +55,9 @@ async def test_a_long_output_can_be_read_in_full(tmp_path: Path, server: ModelSe
 
 
 @pytest.mark.parametrize("settings", ["", SANDBOXED])
-async def test_the_rest_of_the_profile_stays_out_of_reach(tmp_path: Path, server: ModelServer, settings: str) -> None:
+async def test_other_files_of_the_profile_cannot_be_read_by_tools(
+    tmp_path: Path, server: ModelServer, settings: str
+) -> None:
     if settings and sandbox_available() is not None:
         pytest.skip("bubblewrap does not work here")
     program = scripted_program(tmp_path, server, settings)

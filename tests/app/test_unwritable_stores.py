@@ -1,4 +1,4 @@
-"""A store that cannot be written can be read, and a server that starts waits for it where that may help."""
+"""A store that cannot be written can be read, and a starting server waits for it if that may help."""
 
 import os
 import shutil
@@ -21,11 +21,11 @@ trap 'kill $(jobs -p) 2>/dev/null' EXIT
 until_shown() { for _ in $(seq 1000); do grep -q "$1" "$2" && return; sleep 0.1; done; echo "no $1" >&2; exit 1; }
 """
 _FILL = 'dd if=/dev/zero of="$TALARIA_HOME/filler" bs=1k 2>/dev/null\n'
-_LOCK_UP = 'mount -o remount,ro "$TALARIA_HOME"\n'
+_MAKE_READ_ONLY = 'mount -o remount,ro "$TALARIA_HOME"\n'
 
 
 class Disk:
-    """A small disk of its own, with a profile on it; only commands that run there see it."""
+    """A separate small disk with a profile; only commands that run there see it."""
 
     def __init__(self, folder: Path) -> None:
         self.seed, self.disk, self.results = (folder / name for name in ("seed", "disk", "results"))
@@ -37,7 +37,7 @@ class Disk:
         (self.store.parent / "config.toml").write_text("[gateway]\nport = 0\n[api]\nenabled = true\nport = 0\n")
 
     def run(self, script: str) -> None:
-        """Run a script on the disk; ``$T`` is the program, ``$R`` a folder for what is to be looked at."""
+        """Run a script on the disk; ``$T`` is the program, ``$R`` a folder for results."""
         mount = f'mount -t tmpfs -o size=4m,mode=0700 none "{self.disk}" && cp -a "{self.seed}/." "{self.disk}"'
         environment = Program(self.disk).environment(T=TALARIA, R=str(self.results))
         subprocess.run(
@@ -60,7 +60,7 @@ def disk(tmp_path: Path) -> Disk:
     return Disk(tmp_path)
 
 
-@pytest.mark.parametrize("trouble", [_FILL, _LOCK_UP], ids=["full disk", "read-only file system"])
+@pytest.mark.parametrize("trouble", [_FILL, _MAKE_READ_ONLY], ids=["full disk", "read-only file system"])
 @pytest.mark.parametrize("clean", [True, False], ids=["clean end", "killed"])
 def test_store_that_cannot_be_written_can_be_read(disk: Disk, trouble: str, clean: bool) -> None:
     if not clean:
@@ -81,8 +81,8 @@ def test_store_that_cannot_be_written_can_be_read(disk: Disk, trouble: str, clea
 
 
 @pytest.mark.parametrize("command", ["gateway run", "serve", "chat -q hello"])
-def test_program_on_a_read_only_file_system_says_so(disk: Disk, command: str) -> None:
-    disk.run(f'{_LOCK_UP}"$T" {command} > "$R/out" 2>&1 && exit 1\ntrue\n')
+def test_program_on_a_read_only_file_system_reports_it(disk: Disk, command: str) -> None:
+    disk.run(f'{_MAKE_READ_ONLY}"$T" {command} > "$R/out" 2>&1 && exit 1\ntrue\n')
     assert disk.result("out").count("\n") == 1
     assert "Read-only file system" in disk.result("out")
 
@@ -96,7 +96,7 @@ def test_gateway_that_starts_on_a_full_disk_serves_when_there_is_space(disk: Dis
     assert "its disk is full" in disk.result("out")
 
 
-def test_gateway_that_waits_for_its_store_can_be_ended(disk: Disk) -> None:
+def test_gateway_that_waits_for_its_store_can_be_stopped(disk: Disk) -> None:
     disk.run(
         f'{_FILL}"$T" gateway run > "$R/out" 2>&1 & gateway=$!\n'
         'until_shown "Waiting for the store" "$R/out"; kill $gateway; wait $gateway; echo $? > "$R/code"\n'
@@ -147,7 +147,7 @@ def test_gateway_that_starts_while_postgresql_restarts_waits_for_it(
 
 
 def leave_log(store: Path) -> None:
-    """Write to a store and leave it as a process that is killed does: with a log, and without its index."""
+    """Write to a store and leave it like a killed process does: with a write-ahead log, without its index."""
     database = open_sqlite(store)
     database.write(lambda tx: tx.sessions.create(NewSession(source="cli", title="In the log")))
     names = [store, Path(f"{store}-wal")]

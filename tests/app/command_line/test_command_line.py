@@ -18,21 +18,21 @@ def program(tmp_path: Path) -> Program:
     return Program(tmp_path)
 
 
-def test_the_version_is_reported(program: Program) -> None:
+def test_version_option_prints_the_version(program: Program) -> None:
     assert program.run("--version").out == f"talaria {__version__}\n"
     assert program.run("-V").out == f"talaria {__version__}\n"
     assert program.run("--debug", "--version").out == f"talaria {__version__}\n"
 
 
 @pytest.mark.parametrize(
-    "words", [["--help"], ["-h"], ["help"], ["--color", "never", "--help"], ["-p", "work", "help"]]
+    "arguments", [["--help"], ["-h"], ["help"], ["--color", "never", "--help"], ["-p", "work", "help"]]
 )
-def test_help_lists_every_command_and_where_to_read_on(program: Program, words: list[str]) -> None:
-    told = program.run(*words)
-    assert told.code == 0
+def test_help_lists_every_command_variables_and_further_help(program: Program, arguments: list[str]) -> None:
+    shown = program.run(*arguments)
+    assert shown.code == 0
     for subcommand in SUBCOMMANDS:
-        assert f"  {subcommand.name} " in told.out
-        assert subcommand.summary in told.out
+        assert f"  {subcommand.name} " in shown.out
+        assert subcommand.summary in shown.out
     for name in (
         "talaria help COMMAND",
         "talaria completion",
@@ -41,48 +41,48 @@ def test_help_lists_every_command_and_where_to_read_on(program: Program, words: 
         "NO_COLOR",
         "--debug",
     ):
-        assert name in told.out
+        assert name in shown.out
 
 
 def test_help_fits_a_terminal_of_eighty_columns(program: Program) -> None:
     assert max(map(len, program.run("--help").out.splitlines())) < 80
 
 
-def test_help_of_a_command_is_the_same_both_ways(program: Program) -> None:
-    asked = program.run("help", "completion")
-    assert asked == program.run("completion", "--help")
-    assert "usage: talaria completion" in asked.out
-    assert asked.code == 0
+def test_help_command_and_help_option_print_the_same(program: Program) -> None:
+    shown = program.run("help", "completion")
+    assert shown == program.run("completion", "--help")
+    assert "usage: talaria completion" in shown.out
+    assert shown.code == 0
 
 
-@pytest.mark.parametrize("words", [["compltion"], ["help", "compltion"], ["--debug", "compltion", "bash"]])
-def test_an_unknown_command_names_the_nearest_one(program: Program, words: list[str]) -> None:
-    refused = program.run(*words)
+@pytest.mark.parametrize("arguments", [["compltion"], ["help", "compltion"], ["--debug", "compltion", "bash"]])
+def test_unknown_command_is_answered_with_the_nearest_one(program: Program, arguments: list[str]) -> None:
+    refused = program.run(*arguments)
     assert (refused.code, refused.out) == (2, "")
     assert refused.err == "talaria: There is no command `compltion`. Did you mean `talaria completion`?\n"
 
 
-def test_an_unknown_command_like_no_other_points_to_help_and_chat(program: Program) -> None:
+def test_unknown_command_without_a_similar_one_points_to_help_and_chat(program: Program) -> None:
     refused = program.run("xyzzy").err
     assert "`talaria help` lists" in refused
     assert "`talaria chat xyzzy`" in refused
 
 
 @pytest.mark.parametrize("command", ["sessions", "profile", "channels", "api-keys", "hooks", "pairing", "cron"])
-def test_command_without_an_action_lists(program: Program, command: str) -> None:
+def test_command_without_an_action_is_the_same_as_list(program: Program, command: str) -> None:
     assert program.run(command, "--json") == program.run(command, "list", "--json")
     assert program.run(command, "-p", "default") == program.run(command, "list")
     assert program.run(command).code == 0
 
 
-def test_absurd_suggestions_are_not_made(program: Program) -> None:
+def test_dissimilar_setting_key_gets_no_suggestion(program: Program) -> None:
     for key in ("nothing.here", "foo"):
         assert program.run("config", "get", key).err == (
             f"talaria: `{key}` is not a known key; `talaria config show` lists them.\n"
         )
 
 
-def test_help_of_every_command_is_a_sentence_of_its_own_with_common_options_in_one_line(program: Program) -> None:
+def test_help_of_every_command_has_its_summary_and_common_options_once(program: Program) -> None:
     for entry in SUBCOMMANDS:
         shown = program.run(entry.name, "--help").out
         assert f"\n{entry.summary}.\n" in shown
@@ -90,7 +90,7 @@ def test_help_of_every_command_is_a_sentence_of_its_own_with_common_options_in_o
 
 
 @pytest.mark.parametrize(
-    ("words", "sentence", "topic"),
+    ("arguments", "sentence", "topic"),
     [
         (["--bogus"], "unrecognized arguments: --bogus.", "talaria help chat"),
         (["-p"], "expected one argument", "talaria help chat"),
@@ -108,43 +108,45 @@ def test_help_of_every_command_is_a_sentence_of_its_own_with_common_options_in_o
         (["sessions", "zzz"], "`zzz` isn't a valid action. Choose from: list, show, ", "talaria help sessions"),
     ],
 )
-def test_misuse_is_answered_with_a_sentence(program: Program, words: list[str], sentence: str, topic: str) -> None:
-    refused = program.run(*words)
+def test_usage_error_is_explained_in_a_sentence(
+    program: Program, arguments: list[str], sentence: str, topic: str
+) -> None:
+    refused = program.run(*arguments)
     assert (refused.code, refused.out) == (2, "")
     assert sentence in refused.err
     assert f"See `{topic}`." in refused.err
 
 
 @pytest.mark.parametrize(
-    "words",
+    "arguments",
     [
         ["-p", "wrok", "completion", "--values", "sessions"],
         ["completion", "-p", "wrok", "--values", "sessions"],
         ["completion", "--values", "sessions", "--profile=wrok"],
     ],
 )
-def test_a_profile_is_named_before_or_after_the_command(program: Program, words: list[str]) -> None:
+def test_profile_option_is_accepted_before_or_after_the_command(program: Program, arguments: list[str]) -> None:
     (program.home / "profiles" / "work").mkdir(parents=True)
-    refused = program.run(*words)
+    refused = program.run(*arguments)
     assert refused.code == 1
     assert refused.err.startswith("talaria: ")
     assert "`work`" in refused.err
     assert "talaria profile create wrok" in refused.err
 
 
-def test_the_environment_names_a_profile_where_the_command_line_does_not(program: Program) -> None:
+def test_profile_variable_is_used_if_the_command_line_names_none(program: Program) -> None:
     assert "nowhere" in program.run("completion", "--values", "sessions", env={"TALARIA_PROFILE": "nowhere"}).err
     both = program.run("-p", "elsewhere", "completion", "--values", "sessions", env={"TALARIA_PROFILE": "nowhere"})
     assert "elsewhere" in both.err
 
 
-def test_main_can_be_called_with_words(capsys: pytest.CaptureFixture[str]) -> None:
+def test_main_can_be_called_with_arguments(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--version"]) == 0
     assert main(["completion", "tcsh"]) == 2
     assert capsys.readouterr().out == f"talaria {__version__}\n"
 
 
-def test_a_reader_that_leaves_early_is_no_error(program: Program) -> None:
+def test_closed_pipe_on_stdout_ends_without_an_error_message(program: Program) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     process = subprocess.run(
@@ -154,10 +156,10 @@ def test_a_reader_that_leaves_early_is_no_error(program: Program) -> None:
     assert (process.returncode, process.stderr) == (141, b"")
 
 
-@pytest.mark.parametrize("words", ["--version", "profile list", "profile delete nowhere"])
-def test_closed_streams_are_no_reason_to_fail_in_another_way(program: Program, words: str) -> None:
+@pytest.mark.parametrize("arguments", ["--version", "profile list", "profile delete nowhere"])
+def test_exit_code_does_not_change_with_closed_standard_streams(program: Program, arguments: str) -> None:
     def code(redirection: str) -> tuple[int, bytes]:
-        line = f"exec {TALARIA} {words} {redirection}"
+        line = f"exec {TALARIA} {arguments} {redirection}"
         done = subprocess.run(["sh", "-c", line], env=program.environment(), capture_output=True, check=False)
         return done.returncode, done.stderr
 
@@ -166,7 +168,7 @@ def test_closed_streams_are_no_reason_to_fail_in_another_way(program: Program, w
     assert code("<&- >&- 2>&-") == (expected[0], b"")
 
 
-def test_a_full_disk_is_reported_in_a_sentence(program: Program) -> None:
+def test_full_disk_on_stdout_is_reported_in_a_sentence(program: Program) -> None:
     with Path("/dev/full").open("wb") as full:
         process = subprocess.run(
             [TALARIA, "--help"], env=program.environment(), stdout=full, stderr=subprocess.PIPE, check=False
@@ -175,7 +177,7 @@ def test_a_full_disk_is_reported_in_a_sentence(program: Program) -> None:
     assert process.stderr == b"talaria: The disk is full. Free some space and try again.\n"
 
 
-def test_an_interrupt_ends_a_command_without_a_traceback(program: Program) -> None:
+def test_interrupt_ends_a_command_without_a_traceback(program: Program) -> None:
     profile = program.home / "profiles" / "default"
     profile.mkdir(parents=True)
     settings = profile / "config.toml"
@@ -183,7 +185,7 @@ def test_an_interrupt_ends_a_command_without_a_traceback(program: Program) -> No
     process = subprocess.Popen(
         [TALARIA, "completion", "--values", "profiles"], env=program.environment(), stderr=subprocess.PIPE
     )
-    with settings.open("wb"):  # succeeds once the program waits at the other end
+    with settings.open("wb"):  # succeeds once the program waits for the file
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate()
     assert (process.returncode, errors) == (130, b"")
@@ -203,13 +205,15 @@ def test_an_interrupt_ends_a_command_without_a_traceback(program: Program) -> No
         (ValueError("seven"), "Unexpected error (ValueError: seven). Run it again with --debug"),
     ],
 )
-def test_every_failure_becomes_a_sentence(error: Exception, sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_error_is_reported_in_a_sentence(
+    error: Exception, sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert report_error(error, debug=False) == 1
-    told = capsys.readouterr().err
-    assert told.startswith(f"talaria: {sentence}")
-    assert told.count("\n") == 1
+    shown = capsys.readouterr().err
+    assert shown.startswith(f"talaria: {sentence}")
+    assert shown.count("\n") == 1
 
 
-def test_debug_shows_where_an_error_came_from(program: Program) -> None:
+def test_debug_option_shows_the_traceback_of_an_error(program: Program) -> None:
     assert "Traceback" not in program.run("-p", "nowhere", "completion", "--values", "sessions").err
     assert "Traceback" in program.run("-p", "nowhere", "completion", "--values", "sessions", "--debug").err

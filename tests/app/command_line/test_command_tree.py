@@ -1,4 +1,4 @@
-"""Every command and action: misspellings get a suggestion, and a command without its action shows something."""
+"""Every command and action: misspellings get a suggestion, and a command without an action lists or shows."""
 
 from collections.abc import Sequence
 
@@ -20,13 +20,13 @@ def name(spec: CommandSpec) -> str:
     return " ".join(spec.path[1:])
 
 
-def refusal(words: Sequence[str], capsys: pytest.CaptureFixture[str]) -> str:
-    """Return what a wrong command line is answered with."""
-    subcommand = find_subcommand(words[0])
+def refusal(arguments: Sequence[str], capsys: pytest.CaptureFixture[str]) -> str:
+    """Return the error message for a wrong command line."""
+    subcommand = find_subcommand(arguments[0])
     assert subcommand is not None
-    with pytest.raises(SystemExit) as left:
-        build_parser(subcommand).parse_args(list(words[1:]))
-    assert left.value.code == USAGE_ERROR
+    with pytest.raises(SystemExit) as exited:
+        build_parser(subcommand).parse_args(list(arguments[1:]))
+    assert exited.value.code == USAGE_ERROR
     return capsys.readouterr().err
 
 
@@ -35,41 +35,37 @@ def misspell(flag: str) -> str:
     return f"{flag[:4]}{flag[3]}{flag[4:]}"
 
 
-def test_the_tree_is_complete() -> None:
+def test_command_tree_contains_every_subcommand() -> None:
     assert {spec.path[1] for spec in COMMANDS} == {subcommand.name for subcommand in SUBCOMMANDS}
 
 
 @pytest.mark.parametrize("spec", COMMANDS, ids=name)
-def test_a_misspelt_option_is_answered_with_the_right_one(
-    spec: CommandSpec, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_misspelt_option_is_answered_with_a_suggestion(spec: CommandSpec, capsys: pytest.CaptureFixture[str]) -> None:
     for option in spec.options:
         flag = next((flag for flag in option.flags if flag.startswith("--") and len(flag) > 5), None)
         if flag is None:
             continue
-        told = refusal([*spec.path[1:], misspell(flag)], capsys)
-        assert "Did you mean `--" in told, (flag, told)
-        assert told.rstrip().endswith("`."), told
+        error = refusal([*spec.path[1:], misspell(flag)], capsys)
+        assert "Did you mean `--" in error, (flag, error)
+        assert error.rstrip().endswith("`."), error
 
 
 @pytest.mark.parametrize("spec", WITH_ACTIONS, ids=name)
-def test_a_misspelt_action_is_answered_with_the_right_one(
-    spec: CommandSpec, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_misspelt_action_is_answered_with_a_suggestion(spec: CommandSpec, capsys: pytest.CaptureFixture[str]) -> None:
     for action in spec.actions:
-        told = refusal([*spec.path[1:], f"{action.path[-1]}x"], capsys)
-        assert f"Did you mean `{action.path[-1]}`?" in told
+        error = refusal([*spec.path[1:], f"{action.path[-1]}x"], capsys)
+        assert f"Did you mean `{action.path[-1]}`?" in error
 
 
 @pytest.mark.parametrize("spec", WITH_ACTIONS, ids=name)
-def test_a_command_without_its_action_lists_or_shows_something(spec: CommandSpec) -> None:
+def test_command_without_an_action_lists_or_shows(spec: CommandSpec) -> None:
     subcommand = find_subcommand(spec.path[1])
     assert subcommand is not None
     chosen = build_parser(subcommand).parse_args([])
     assert getattr(chosen, "action", None) in {None, "list", "show", "status", "open"}
 
 
-def test_an_unknown_option_without_a_similar_one_is_only_named(capsys: pytest.CaptureFixture[str]) -> None:
-    told = refusal(["usage", "--zzzzzzzz"], capsys)
-    assert "unrecognized arguments: --zzzzzzzz" in told
-    assert "Did you mean" not in told
+def test_unknown_option_without_a_similar_one_gets_no_suggestion(capsys: pytest.CaptureFixture[str]) -> None:
+    error = refusal(["usage", "--zzzzzzzz"], capsys)
+    assert "unrecognized arguments: --zzzzzzzz" in error
+    assert "Did you mean" not in error

@@ -17,7 +17,7 @@ def configure(program: Program, text: str) -> None:
     (program.home / "profiles" / "default" / "config.toml").write_text(text)
 
 
-def test_the_profile_is_that_of_the_command_line_then_of_the_environment_then_the_one_in_use(program: Program) -> None:
+def test_profile_is_chosen_by_command_line_then_environment_then_profile_use(program: Program) -> None:
     chosen = {"TALARIA_PROFILE": "play"}
     program.run("profile", "use", "work")
     assert "profiles/default" in program.run("-p", "default", "config", "path", env=chosen).out
@@ -33,20 +33,20 @@ def test_a_terminal_is_coloured_unless_disabled(program: Program) -> None:
     assert ESCAPE in program.run_on_terminal("--color=always", "profile", "list", env={"NO_COLOR": "1"}).out
 
 
-def test_the_settings_decide_about_colour_too(program: Program) -> None:
+def test_colour_setting_is_used_unless_the_command_line_overrides_it(program: Program) -> None:
     configure(program, '[cli]\ncolor = "never"\n')
     assert ESCAPE not in program.run_on_terminal("profile", "list").out
     assert ESCAPE in program.run_on_terminal("profile", "list", "--color", "always").out
 
 
-def test_settings_that_cannot_be_read_do_not_keep_a_command_from_speaking(program: Program) -> None:
+def test_profile_list_works_with_unreadable_settings(program: Program) -> None:
     configure(program, "[cli\n")
     listed = program.run("profile", "list")
     assert (listed.code, listed.err) == (0, "")
     assert "work" in listed.out
 
 
-def test_faulty_settings_are_a_sentence_where_they_matter(program: Program) -> None:
+def test_invalid_settings_are_reported_in_a_sentence_by_commands_that_use_them(program: Program) -> None:
     configure(program, '[cli]\ncolour = "never"\n')
     refused = program.run("completion", "--values", "sessions")
     assert refused.code == 1
@@ -55,7 +55,7 @@ def test_faulty_settings_are_a_sentence_where_they_matter(program: Program) -> N
 
 
 def test_text_that_the_streams_cannot_encode_is_shown_as_escapes(program: Program) -> None:
-    elsewhere = Program(program.home / "東京")
-    shown = elsewhere.run("profile", "list", env={"PYTHONIOENCODING": "ascii"})
+    other = Program(program.home / "東京")
+    shown = other.run("profile", "list", env={"PYTHONIOENCODING": "ascii"})
     assert (shown.code, shown.err) == (0, "")
     assert "\\u6771" in shown.out

@@ -1,4 +1,4 @@
-"""One gateway on a machine uses an account of a network."""
+"""Account locks: only one gateway on a machine uses an account of a network."""
 
 import subprocess
 import sys
@@ -10,7 +10,7 @@ import pytest
 from talaria.app.gateway.build import lock_account
 from talaria.core.errors import Refused
 
-HOLD = """\
+LOCK_SCRIPT = """\
 import asyncio, sys
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -26,18 +26,21 @@ asyncio.run(main())
 """
 
 
-def hold(folder: Path, store: str) -> subprocess.Popen[str]:
-    """Let another process hold the account until its input ends."""
+def lock_elsewhere(folder: Path, store: str) -> subprocess.Popen[str]:
+    """Let another process lock the account until its input ends."""
     process = subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(folder), store], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", LOCK_SCRIPT, str(folder), store],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     )
     assert process.stdout is not None
     assert process.stdout.readline() == "held\n"
     return process
 
 
-async def test_another_profile_is_refused_until_the_holder_is_gone(tmp_path: Path) -> None:
-    with hold(tmp_path, "one") as other:
+async def test_account_used_by_another_profile_is_refused_until_that_process_ends(tmp_path: Path) -> None:
+    with lock_elsewhere(tmp_path, "one") as other:
         async with AsyncExitStack() as stack:
             with pytest.raises(Refused, match=f"process {other.pid}\\) already uses this account"):
                 lock_account(tmp_path, "telegram", ["123:abc"], "two", stack)
@@ -48,8 +51,8 @@ async def test_another_profile_is_refused_until_the_holder_is_gone(tmp_path: Pat
             lock_account(tmp_path, "telegram", ["123:abc"], "two", stack)
 
 
-async def test_workers_over_one_store_hold_it_together(tmp_path: Path) -> None:
-    with hold(tmp_path, "one") as first, hold(tmp_path, "one") as second:
+async def test_workers_on_one_store_share_the_account(tmp_path: Path) -> None:
+    with lock_elsewhere(tmp_path, "one") as first, lock_elsewhere(tmp_path, "one") as second:
         first.kill()
         first.wait()
         async with AsyncExitStack() as stack:
@@ -59,9 +62,9 @@ async def test_workers_over_one_store_hold_it_together(tmp_path: Path) -> None:
         second.kill()
 
 
-async def test_the_token_is_not_written_down(tmp_path: Path) -> None:
+async def test_lock_file_contains_neither_token_nor_database_password(tmp_path: Path) -> None:
     async with AsyncExitStack() as stack:
         lock_account(tmp_path, "telegram", ["123:abc"], "postgresql://user:hush@host/db", stack)
-        (lock,) = tmp_path.iterdir()  # noqa: ASYNC240 (nothing else goes on here)
+        (lock,) = tmp_path.iterdir()  # noqa: ASYNC240 (nothing else runs here)
         assert "123" not in lock.name
         assert "hush" not in lock.read_text()

@@ -15,5 +15,5 @@ def issuer() -> Iterator[str]:
 
 @pytest.fixture
 async def oidc(issuer: str) -> OidcServer:
-    """The authorization server, which counts for this test."""
+    """The authorization server, with a refresh count that starts with this test."""
     return OidcServer(issuer, await OidcServer(issuer).count_refreshes())

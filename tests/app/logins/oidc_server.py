@@ -65,7 +65,7 @@ def running_oidc_provider() -> Iterator[str]:
 
 @dataclass
 class Person:
-    """Somebody with a browser: follows redirects, fills in the forms of the sign-in pages."""
+    """A person with a browser: follows redirects, fills in the forms of the sign-in pages."""
 
     name: str = "maria"
     pages: list[str] = field(default_factory=list)
@@ -122,8 +122,8 @@ async def guarded_models(oidc: OidcServer, server: ModelServer, prefix: str = "/
             aiohttp.ClientSession() as http,
             http.request(call.method, f"{server.url}{prefix}{call.path}", data=body or None, headers=headers) as answer,
         ):
-            kept = {"Content-Type": answer.headers["Content-Type"]}
-            return web.Response(status=answer.status, body=await answer.read(), headers=kept)
+            headers_back = {"Content-Type": answer.headers["Content-Type"]}
+            return web.Response(status=answer.status, body=await answer.read(), headers=headers_back)
 
     application = web.Application()
     application.router.add_route("*", "/{path:.*}", forward)

@@ -55,12 +55,12 @@ class Vault:
     def change(self, **values: Any) -> None:
         self.store.put(msgspec.structs.replace(self.stored(), **values))
 
-    async def run(self, *words: str) -> Outcome:
+    async def run(self, *arguments: str) -> Outcome:
         environment = self.program.environment()
-        return Outcome(*await asyncio.to_thread(warm_program.run, words, env=environment, cwd=self.program.home))
+        return Outcome(*await asyncio.to_thread(warm_program.run, arguments, env=environment, cwd=self.program.home))
 
     async def sign_in(self, person: Person) -> Outcome:
-        """Run `talaria mcp login` with a person who does what it says."""
+        """Run `talaria mcp login` with a person who opens the address it shows."""
         process = await warm_program.start(
             "mcp", "login", "vault", env=self.program.environment(**BROWSER), stdout=warm_program.PIPE,
             stderr=warm_program.PIPE,
@@ -122,15 +122,15 @@ async def test_sign_in_registers_stores_private_tokens_and_is_renewed_once(vault
     assert not file.exists()
 
 
-async def test_failed_renewal_never_erases_tokens(vault: Vault) -> None:
+async def test_failed_renewal_never_deletes_tokens(vault: Vault) -> None:
     assert (await vault.sign_in(Person())).code == 0
     good = vault.stored()
     past = datetime(2020, 1, 1, tzinfo=UTC)
     vault.change(expires_at=past, renew_at=past, token_url="http://127.0.0.1:1/token")
     with pytest.raises(ProviderUnreachable):
         await vault.tokens.headers("GET", vault.protected.url, b"")
-    kept = vault.stored()
-    assert (kept.refresh_token, kept.problem) == (good.refresh_token, "")
+    after = vault.stored()
+    assert (after.refresh_token, after.problem) == (good.refresh_token, "")
     vault.change(token_url=good.token_url)
     assert (await vault.run("mcp", "test", "vault")).code == 0
 
@@ -142,10 +142,10 @@ async def test_failed_renewal_never_erases_tokens(vault: Vault) -> None:
 
 
 async def test_renewal_survives_cancellations(tmp_path: Path) -> None:
-    asked, may_answer = asyncio.Event(), asyncio.Event()
+    requested, may_answer = asyncio.Event(), asyncio.Event()
 
     async def renew(_request: web.Request) -> web.Response:
-        asked.set()
+        requested.set()
         await may_answer.wait()
         return web.json_response({"access_token": "new", "refresh_token": "next", "expires_in": 60})
 
@@ -159,21 +159,21 @@ async def test_renewal_survives_cancellations(tmp_path: Path) -> None:
                 client_id="x", base_url=url, token_url=str(server.make_url("/token")),
             )
         )  # fmt: skip
-        asking = asyncio.ensure_future(McpTokens("vault", url, store).headers("GET", url, b""))
+        renewal = asyncio.ensure_future(McpTokens("vault", url, store).headers("GET", url, b""))
         async with asyncio.timeout(LIMIT):
-            await asked.wait()
+            await requested.wait()
             for _ in range(2):
-                asking.cancel()
+                renewal.cancel()
                 await asyncio.sleep(0)
             may_answer.set()
-            await asyncio.wait([asking])
-    assert asking.cancelled()
+            await asyncio.wait([renewal])
+    assert renewal.cancelled()
     stored = store.get("mcp-vault")
     assert stored is not None
     assert (stored.access_token, stored.refresh_token) == ("new", "next")
 
 
-async def test_tokens_are_sent_only_to_the_server_they_are_for(vault: Vault) -> None:
+async def test_tokens_are_sent_only_to_the_server_they_were_granted_for(vault: Vault) -> None:
     now = datetime.now(UTC)
     vault.store.put(
         StoredLogin(
@@ -189,7 +189,7 @@ async def test_tokens_are_sent_only_to_the_server_they_are_for(vault: Vault) -> 
     assert vault.protected.seen == []
 
 
-async def test_declined_sign_in_changes_nothing(vault: Vault) -> None:
+async def test_declined_sign_in_stores_no_tokens(vault: Vault) -> None:
     class Declining(Person):
         async def sign_in(self, url: str, *, declines: bool = False, code: str = "") -> str:
             return await super().sign_in(url, declines=True, code=code)

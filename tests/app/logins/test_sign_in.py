@@ -50,15 +50,15 @@ class Owner:
         found: dict[str, Any] = json.loads(self.file.read_text())
         return found
 
-    async def run(self, *words: str) -> Outcome:
+    async def run(self, *arguments: str) -> Outcome:
         environment = self.program.environment()
-        return Outcome(*await asyncio.to_thread(warm_program.run, words, env=environment, cwd=self.program.home))
+        return Outcome(*await asyncio.to_thread(warm_program.run, arguments, env=environment, cwd=self.program.home))
 
-    async def sign_in(self, *words: str, env: dict[str, str] = BROWSER, person: Person | None = None) -> Outcome:
-        """Run `talaria login` with a person who does what it says."""
+    async def sign_in(self, *arguments: str, env: dict[str, str] = BROWSER, person: Person | None = None) -> Outcome:
+        """Run `talaria login` with a person who follows its instructions."""
         process = await warm_program.start(
             "login",
-            *(words or ("openai",)),
+            *(arguments or ("openai",)),
             env=self.program.environment(**env),
             stdout=warm_program.PIPE,
             stderr=warm_program.PIPE,
@@ -93,14 +93,14 @@ async def owner(tmp_path: Path, oidc: OidcServer) -> AsyncIterator[Owner]:
         yield Owner(Program(tmp_path), oidc, models, server)
 
 
-async def test_browser_sign_in_stores_private_tokens_and_answers(owner: Owner) -> None:
+async def test_browser_sign_in_stores_private_tokens_and_the_model_answers(owner: Owner) -> None:
     done = await owner.sign_in(person=Person())
     assert (done.code, done.out.splitlines()[0]) == (0, "Signed in to ChatGPT as maria@example.org (plus).")
     assert "Talaria uses chatgpt:test-model." in done.out
     assert stat.S_IMODE(owner.file.stat().st_mode) == 0o600
     assert stat.S_IMODE(owner.file.parent.stat().st_mode) == 0o700
-    asked = await owner.run("Hello there")
-    assert (asked.code, asked.out.strip()) == (0, "ok")
+    answered = await owner.run("Hello there")
+    assert (answered.code, answered.out.strip()) == (0, "ok")
     call = next(one for one in owner.models.received if one.path == "/responses")
     assert call.headers["ChatGPT-Account-Id"] == "account-of-maria"
     assert call.headers["originator"] == "talaria"
@@ -121,14 +121,14 @@ async def test_status_shows_account_and_no_token(owner: Owner) -> None:
     assert not any(token in shown.out + table.out for token in tokens)
 
 
-async def test_over_ssh_a_code_is_shown_instead_of_a_browser(owner: Owner) -> None:
+async def test_sign_in_over_ssh_shows_a_code_instead_of_a_browser(owner: Owner) -> None:
     done = await owner.sign_in(env=SSH, person=Person("paul"))
     assert (done.code, "paul@example.org" in done.out) == (0, True), done.err
     assert "on any device" in done.err
     assert _CODE.search(done.err)
 
 
-async def test_declined_sign_in_changes_nothing(owner: Owner) -> None:
+async def test_declined_sign_in_stores_no_tokens(owner: Owner) -> None:
     class Declines(Person):
         async def sign_in(self, url: str, *, declines: bool = True, code: str = "") -> str:
             return await super().sign_in(url, declines=True, code=code)
@@ -139,7 +139,7 @@ async def test_declined_sign_in_changes_nothing(owner: Owner) -> None:
     assert not owner.file.exists()
 
 
-async def test_sign_in_that_nobody_finishes_ends_with_advice(owner: Owner) -> None:
+async def test_unfinished_sign_in_times_out_with_advice(owner: Owner) -> None:
     done = await owner.sign_in("openai", "--wait", "0.2")
     assert done.code == 1
     assert "Nobody signed in within" in done.err
@@ -166,8 +166,8 @@ async def test_token_rejected_during_a_turn_is_renewed_once_and_the_call_repeate
     old = owner.stored()["access_token"]
     await owner.oidc.revoke(old)
     before = owner.models.refused
-    asked = await owner.run("Hello there")
-    assert (asked.code, asked.out.strip()) == (0, "ok")
+    answered = await owner.run("Hello there")
+    assert (answered.code, answered.out.strip()) == (0, "ok")
     assert owner.models.refused == before + 1
     assert await owner.oidc.count_refreshes() == 1
     assert owner.stored()["access_token"] != old
@@ -177,8 +177,8 @@ async def test_processes_with_an_expired_token_refresh_it_once(owner: Owner) -> 
     await owner.sign_in(person=Person())
     expired = owner.stored() | {"expires_at": "2020-01-01T00:00:00Z", "renew_at": "2020-01-01T00:00:00Z"}
     owner.file.write_text(json.dumps(expired))
-    asked = await asyncio.gather(*(owner.run(f"Question {number}") for number in range(4)))
-    assert [(one.code, one.out.strip()) for one in asked] == [(0, "ok")] * 4, asked
+    answered = await asyncio.gather(*(owner.run(f"Question {number}") for number in range(4)))
+    assert [(one.code, one.out.strip()) for one in answered] == [(0, "ok")] * 4, answered
     assert await owner.oidc.count_refreshes() == 1
 
 
@@ -186,10 +186,12 @@ async def test_revoked_sign_in_is_explained_in_one_sentence(owner: Owner) -> Non
     await owner.sign_in(person=Person())
     await owner.oidc.revoke(owner.stored()["refresh_token"])
     await owner.oidc.revoke(owner.stored()["access_token"])
-    asked = await owner.run("Hello there")
-    assert asked.code == 1
-    assert "The sign-in to ChatGPT has expired or was revoked. Sign in again with `talaria login openai`." in asked.err
-    assert "Traceback" not in asked.err
+    answered = await owner.run("Hello there")
+    assert answered.code == 1
+    assert (
+        "The sign-in to ChatGPT has expired or was revoked. Sign in again with `talaria login openai`." in answered.err
+    )
+    assert "Traceback" not in answered.err
     status = await owner.run("auth", "status")
     assert (status.code, "needs sign-in" in status.out) == (1, True)
     again = await owner.sign_in(person=Person())
@@ -207,7 +209,7 @@ async def test_signing_out_revokes_and_deletes_the_tokens(owner: Owner) -> None:
     assert (await owner.run("logout", "openai")).out.strip() == "You weren't signed in to openai."
 
 
-async def test_unreachable_authorization_server_is_named(owner: Owner) -> None:
+async def test_unreachable_authorization_server_is_reported(owner: Owner) -> None:
     config = owner.folder / "config.toml"
     config.write_text(config.read_text().replace(owner.oidc.issuer, "http://127.0.0.1:9"))
     done = await owner.run("login", "openai")
@@ -233,8 +235,8 @@ async def test_own_google_client_signs_in_by_pasted_address(owner: Owner, tmp_pa
     assert "OAuth client of your own" in refused.err
     done = await owner.sign_in("google", "--client", str(file), person=Person())
     assert (done.code, done.out.splitlines()[0]) == (0, "Signed in to Google as maria@example.org."), done.err
-    asked = await owner.run("Hello there")
-    assert (asked.code, asked.out.strip()) == (0, "ok")
+    answered = await owner.run("Hello there")
+    assert (answered.code, answered.out.strip()) == (0, "ok")
     assert owner.models.received[-1].headers["x-goog-user-project"] == "my-project"
 
 
@@ -248,7 +250,7 @@ async def test_a_pasted_address_of_another_sign_in_is_refused(owner: Owner) -> N
     assert err.strip().endswith("That address belongs to another sign-in. Copy the one of this sign-in.")
 
 
-async def test_login_lists_what_can_be_signed_in_to(tmp_path: Path) -> None:
+async def test_login_without_a_name_lists_the_available_sign_ins(tmp_path: Path) -> None:
     program = Program(tmp_path)
     shown = await asyncio.to_thread(program.run, "login")
     assert shown.code == 0
@@ -257,7 +259,7 @@ async def test_login_lists_what_can_be_signed_in_to(tmp_path: Path) -> None:
     assert (wrong.code, "`openai`" in wrong.err) == (1, True)
 
 
-async def test_a_provider_without_sign_in_names_the_command(tmp_path: Path) -> None:
+async def test_error_of_a_provider_without_sign_in_names_the_login_command(tmp_path: Path) -> None:
     done = await asyncio.to_thread(Program(tmp_path).run, "model", "chatgpt")
     assert (done.code, done.err.strip()) == (1, "talaria: ChatGPT needs a sign-in: `talaria login openai`.")
 
@@ -301,17 +303,19 @@ async def copilot(owner: Owner) -> AsyncIterator[CopilotExchange]:
     await runner.cleanup()
 
 
-async def test_copilot_token_is_exchanged_and_names_its_server(owner: Owner, copilot: CopilotExchange) -> None:
+async def test_copilot_token_is_exchanged_and_its_model_server_is_used(owner: Owner, copilot: CopilotExchange) -> None:
     done = await owner.sign_in("github-copilot", "--device", person=Person())
     assert (done.code, done.out.splitlines()[0]) == (0, "Signed in to GitHub Copilot."), done.err
     assert copilot.calls == 1
-    asked = await owner.run("Hello there")
-    assert (asked.code, asked.out.strip()) == (0, "ok"), asked.err
+    answered = await owner.run("Hello there")
+    assert (answered.code, answered.out.strip()) == (0, "ok"), answered.err
     call = owner.models.received[-1]
     assert (call.path, call.headers["Copilot-Integration-Id"]) == ("/chat/completions", "vscode-chat")
 
 
-async def test_copilot_model_of_another_protocol_is_asked_over_that(owner: Owner, copilot: CopilotExchange) -> None:
+async def test_copilot_model_with_another_protocol_is_called_over_that_protocol(
+    owner: Owner, copilot: CopilotExchange
+) -> None:
     def answer(received: Received) -> Say | Fail:
         if "messages" in received.json:
             return Fail(400, kind="unsupported_api_for_model")

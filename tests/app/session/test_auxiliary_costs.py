@@ -11,7 +11,7 @@ from talaria.testing.wait import until
 SETTINGS = "[budget]\ntotal = 10.0\n[models.scripted]\ninput_price = 1.0\noutput_price = 1.0\n"
 
 
-async def test_a_title_counts_towards_the_caps(tmp_path: Path, server: ModelServer) -> None:
+async def test_cost_of_a_title_counts_towards_the_caps(tmp_path: Path, server: ModelServer) -> None:
     server.script(
         Say("Five.", usage=Tokens(100, 10)),
         Say("Small numbers", usage=Tokens(200, 20)),
@@ -22,7 +22,7 @@ async def test_a_title_counts_towards_the_caps(tmp_path: Path, server: ModelServ
         assert await until(lambda: spent(desk, more_than=110)) == 330
 
 
-async def test_a_summary_counts_towards_the_caps(tmp_path: Path, server: ModelServer) -> None:
+async def test_cost_of_a_summary_counts_towards_the_caps(tmp_path: Path, server: ModelServer) -> None:
     long = "word " * 12_000
     server.script(
         Say(long, usage=Tokens(100, 10)),
@@ -37,6 +37,6 @@ async def test_a_summary_counts_towards_the_caps(tmp_path: Path, server: ModelSe
 
 
 async def spent(desk: Desk, *, more_than: int = 0) -> int:
-    """Return what was spent this month, in millionths of a dollar; 0 if it is not more than that yet."""
+    """Return the cost of this month in millionths of a dollar; 0 unless it exceeds ``more_than``."""
     amount = await desk.application.store.read(lambda tx: tx.ledger.spent(f"all:{datetime.now(UTC):%Y-%m}"))
     return amount if amount > more_than else 0

@@ -1,4 +1,4 @@
-"""How long MCP servers of a session stay that nobody has open."""
+"""Lifetime of the MCP servers of a session that is not open."""
 
 import asyncio
 import sys
@@ -21,55 +21,55 @@ SERVER = McpServer(name="counter", command=sys.executable, args=(COUNTER,), conn
 ONE, TWO = SessionId("one"), SessionId("two")
 
 
-async def joined(
-    places: WorkspaceRegistry, session_id: SessionId, folder: Path, jobs: asyncio.TaskGroup
+async def open_servers(
+    workspaces: WorkspaceRegistry, session_id: SessionId, folder: Path, jobs: asyncio.TaskGroup
 ) -> SessionServers:
-    """Enter a workplace, connect its server, and let the workplace be kept."""
-    place = places.enter(session_id, LocalWorkspace(folder, {}), SessionContext(session_id=session_id))
-    tools, problems = await place.servers.join([SERVER], folder, jobs)
+    """Enter a workspace, connect its server, and retain the workspace."""
+    workspace = workspaces.enter(session_id, LocalWorkspace(folder, {}), SessionContext(session_id=session_id))
+    tools, problems = await workspace.servers.join([SERVER], folder, jobs)
     assert tools
     assert problems == {}
-    place.keep()
-    return place.servers
+    workspace.keep()
+    return workspace.servers
 
 
 @pytest.mark.slow
-async def test_servers_stay_and_are_used_again(tmp_path: Path) -> None:
-    places = WorkspaceRegistry()
+async def test_mcp_servers_stay_running_and_are_reused(tmp_path: Path) -> None:
+    workspaces = WorkspaceRegistry()
     async with asyncio.TaskGroup() as jobs:
-        servers = await joined(places, ONE, tmp_path, jobs)
-        places.leave(ONE)
+        servers = await open_servers(workspaces, ONE, tmp_path, jobs)
+        workspaces.leave(ONE)
         assert servers.is_running
-        assert await joined(places, ONE, tmp_path, jobs) is servers
-        places.close()
-        assert places.find(ONE) is None
+        assert await open_servers(workspaces, ONE, tmp_path, jobs) is servers
+        workspaces.close()
+        assert workspaces.find(ONE) is None
         await until(lambda: not servers.is_running)
 
 
 @pytest.mark.slow
-async def test_idle_servers_end(tmp_path: Path) -> None:
-    places = WorkspaceRegistry(servers_idle=timedelta(milliseconds=10))
+async def test_idle_mcp_servers_are_stopped(tmp_path: Path) -> None:
+    workspaces = WorkspaceRegistry(servers_idle=timedelta(milliseconds=10))
     async with asyncio.TaskGroup() as jobs:
-        await joined(places, ONE, tmp_path, jobs)
-        places.leave(ONE)
-        await until(lambda: places.find(ONE) is None)
+        await open_servers(workspaces, ONE, tmp_path, jobs)
+        workspaces.leave(ONE)
+        await until(lambda: workspaces.find(ONE) is None)
 
 
 @pytest.mark.slow
-async def test_servers_left_longest_ago_end_first(tmp_path: Path) -> None:
-    places = WorkspaceRegistry(servers_kept=1)
+async def test_mcp_servers_that_were_left_first_are_stopped_first(tmp_path: Path) -> None:
+    workspaces = WorkspaceRegistry(servers_kept=1)
     async with asyncio.TaskGroup() as jobs:
-        await joined(places, ONE, tmp_path, jobs)
-        newest = await joined(places, TWO, tmp_path, jobs)
-        places.leave(ONE)
-        places.leave(TWO)
-        assert places.find(ONE) is None
+        await open_servers(workspaces, ONE, tmp_path, jobs)
+        newest = await open_servers(workspaces, TWO, tmp_path, jobs)
+        workspaces.leave(ONE)
+        workspaces.leave(TWO)
+        assert workspaces.find(ONE) is None
         assert newest.is_running
-        places.close()
+        workspaces.close()
 
 
 @pytest.mark.slow
-async def test_server_is_replaced_when_its_settings_change(tmp_path: Path) -> None:
+async def test_mcp_server_is_replaced_when_its_settings_change(tmp_path: Path) -> None:
     servers = SessionServers()
     async with asyncio.TaskGroup() as jobs:
         tools, _ = await servers.join([SERVER], tmp_path, jobs)

@@ -1,4 +1,4 @@
-"""MCP servers of the settings in a whole conversation, with a real server and a scripted model."""
+"""MCP servers of the settings in a whole session, with a real server and a scripted model."""
 
 import shlex
 import sys
@@ -18,21 +18,21 @@ NOW = Ask("mcp_time_get_current_time", {"timezone": "Asia/Tokyo"})
 
 
 def names(server: ModelServer) -> list[str]:
-    """Return the tools that the last request told the model of."""
+    """Return the names of the tools in the last request to the model."""
     return [tool["function"]["name"] for tool in server.received[-1].json["tools"]]
 
 
-async def test_a_tool_of_a_server_answers_the_model(tmp_path: Path, server: ModelServer) -> None:
+async def test_model_gets_the_result_of_an_mcp_tool(tmp_path: Path, server: ModelServer) -> None:
     server.script(Say(calls=[NOW]), Say("It is late."))
     done = await talk(scripted_program(tmp_path, server, CLOCK), "chat", "-q", "What time is it?")
     assert (done.code, done.out) == (0, "It is late.\n")
     assert {"mcp_time_get_current_time", "mcp_time_convert_time", "terminal"} <= set(names(server))
-    told = server.received[1].json["messages"][-1]
-    assert told["role"] == "tool"
-    assert "+09:00" in told["content"]
+    result = server.received[1].json["messages"][-1]
+    assert result["role"] == "tool"
+    assert "+09:00" in result["content"]
 
 
-async def test_filters_and_switches_decide_which_tools_join(tmp_path: Path, server: ModelServer) -> None:
+async def test_excluded_and_disabled_mcp_tools_are_not_offered(tmp_path: Path, server: ModelServer) -> None:
     clock = settings_of("time", "mcp_server_time")
     settings = f'{clock}exclude = ["convert_time"]\n[tools]\ndisabled = ["mcp_time_get_current_time"]\n'
     program = scripted_program(tmp_path, server, f"{settings}[mcp.other]\ncommand = 'nowhere'\nenabled = false\n")
@@ -54,7 +54,7 @@ async def test_filters_and_switches_decide_which_tools_join(tmp_path: Path, serv
         ),
     ],
 )
-async def test_a_server_that_is_not_there_is_a_note(
+async def test_unavailable_mcp_server_is_reported_and_the_turn_runs(
     tmp_path: Path, server: ModelServer, settings: str, why: str
 ) -> None:
     server.script(Say("Hello."))
@@ -65,7 +65,7 @@ async def test_a_server_that_is_not_there_is_a_note(
     assert "Traceback" not in done.err
 
 
-async def test_another_set_of_tools_is_a_recorded_reason_for_another_prefix(
+async def test_changed_tool_set_is_recorded_as_the_reason_of_a_prefix_break(
     tmp_path: Path, server: ModelServer
 ) -> None:
     program = scripted_program(tmp_path, server)
@@ -77,7 +77,7 @@ async def test_another_set_of_tools_is_a_recorded_reason_for_another_prefix(
     assert "the tool set changed" in (await talk(program, "trace", session)).out
 
 
-async def test_secrets_reach_a_server_and_not_the_model(tmp_path: Path, server: ModelServer) -> None:
+async def test_secrets_reach_an_mcp_server_and_not_the_model(tmp_path: Path, server: ModelServer) -> None:
     script = tmp_path / "keeper.py"
     script.write_text(
         "import os\nfrom mcp.server import MCPServer\nfrom mcp_types import ToolAnnotations\n"
@@ -93,18 +93,18 @@ async def test_secrets_reach_a_server_and_not_the_model(tmp_path: Path, server: 
     program = scripted_program(tmp_path, server, settings, "MY_KEEPER=open-sesame-please\n")
     server.script(Say(calls=[Ask("mcp_keeper_tell", {})]), Say("Done."))
     await talk(program, "chat", "-q", "what is it?")
-    told = server.received[1].json["messages"][-1]["content"]
-    assert told.splitlines()[:2] == ["<untrusted_content>", "it is «masked secret» 18"]
+    result = server.received[1].json["messages"][-1]["content"]
+    assert result.splitlines()[:2] == ["<untrusted_content>", "it is «masked secret» 18"]
 
 
-async def test_a_server_receives_the_session_it_runs_for(
+async def test_mcp_server_receives_the_variables_of_its_session(
     tmp_path: Path, server: ModelServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TALARIA_SESSION_USER_ID", "of another conversation")
-    told = tmp_path / "told"
-    script = f"env > {told}; exec {shlex.join(warm_program.command('mcp_server_time'))}"
+    dump = tmp_path / "told"
+    script = f"env > {dump}; exec {shlex.join(warm_program.command('mcp_server_time'))}"
     settings = f'[mcp.time]\ncommand = "sh"\nargs = ["-c", "{script}"]\nconnect_timeout_seconds = 60\n'
     async with open_desk(tmp_path, server, settings, chat=Address("telegram", "7"), key="k:7") as desk:
-        lines = told.read_text().splitlines()
+        lines = dump.read_text().splitlines()
         assert f"TALARIA_SESSION_ID={desk.active_session.session_id}" in lines
         assert {"TALARIA_SESSION_KEY=k:7", "TALARIA_SESSION_CHAT_ID=7", "TALARIA_SESSION_USER_ID="} <= set(lines)

@@ -33,7 +33,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("installed")
-async def test_a_session_uses_the_provider_of_another_package(tmp_path: Path) -> None:
+async def test_session_uses_the_memory_provider_of_another_package(tmp_path: Path) -> None:
     chosen = {"TALARIA__MEMORY__PROVIDER": "some-notes", "TALARIA__MEMORY__OPTIONS": '{"place": "elsewhere"}'}
     async with process(tmp_path, **chosen) as here:
         chat = await here.open()
@@ -62,7 +62,7 @@ def build_wheel(folder: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_an_installed_distribution_provides_the_memory(tmp_path: Path) -> None:
+def test_memory_provider_of_an_installed_distribution_is_used(tmp_path: Path) -> None:
     program, packages = Program(tmp_path / "home"), tmp_path / "packages"
     install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", str(packages)]
     subprocess.run([*install, str(build_wheel(tmp_path))], check=True, timeout=60, capture_output=True)

@@ -38,7 +38,9 @@ async def closing() -> AsyncIterator[AsyncExitStack]:
         yield stack
 
 
-def bench(profile: Profile, closing: AsyncExitStack, settings: Settings, info: ModelInfo | None = None) -> ToolContext:
+def make_context(
+    profile: Profile, closing: AsyncExitStack, settings: Settings, info: ModelInfo | None = None
+) -> ToolContext:
     store = open_sqlite_store(profile.database_file)
     closing.push_async_callback(store.close)
     return ToolContext(
@@ -52,22 +54,22 @@ def bench(profile: Profile, closing: AsyncExitStack, settings: Settings, info: M
     )
 
 
-def test_the_settings_name_the_toolsets_there_are() -> None:
+def test_toolsets_of_the_settings_are_the_existing_ones() -> None:
     assert tuple(TOOLSETS) == (*model.TOOLSETS, *model.OPTIONAL_TOOLSETS)
 
 
-async def test_what_is_listed_is_what_is_made(profile: Profile, closing: AsyncExitStack) -> None:
-    made = make_tools(bench(profile, closing, Settings(sandbox=SandboxSettings(enabled=True))))
-    elsewhere = {"process", "vision", "send_message", "send_file", "delegate_task"}
-    elsewhere |= {"image_generate", "speak", "browser", "browser_act"}  # off until they are set up
-    listed = [one for toolset in list_toolsets(Settings()) for one in toolset.tools if one.name not in elsewhere]
+async def test_listed_tools_are_the_tools_that_are_created(profile: Profile, closing: AsyncExitStack) -> None:
+    made = make_tools(make_context(profile, closing, Settings(sandbox=SandboxSettings(enabled=True))))
+    left_out = {"process", "vision", "send_message", "send_file", "delegate_task"}
+    left_out |= {"image_generate", "speak", "browser", "browser_act"}  # off until they are set up
+    listed = [one for toolset in list_toolsets(Settings()) for one in toolset.tools if one.name not in left_out]
     assert [(tool.name, tool.description) for tool in made] == [(tool.name, tool.does) for tool in listed]
-    told = {spec.name: spec for spec in Toolbox(made).specs}
-    assert all(len(bytes(told[tool.name].parameters)) < tool.bytes for tool in listed)
+    specs = {spec.name: spec for spec in Toolbox(made).specs}
+    assert all(len(bytes(specs[tool.name].parameters)) < tool.bytes for tool in listed)
 
 
 async def test_shared_skills_are_those_of_the_given_home(profile: Profile, closing: AsyncExitStack) -> None:
-    context = structs.replace(bench(profile, closing, Settings()), environment={"HOME": "/people/me"})
+    context = structs.replace(make_context(profile, closing, Settings()), environment={"HOME": "/people/me"})
     assert Path("/people/me/.claude/skills") in context.skill_folders
     assert all(folder.is_relative_to("/people/me") for folder in context.skill_folders[-3:])
 
@@ -87,58 +89,61 @@ async def test_tools_are_released_after_the_session_that_uses_them(profile: Prof
         await asyncio.wait([work])
 
     async with asyncio.TaskGroup() as group, asyncio.timeout(LIMIT), AsyncExitStack() as stack:
-        (terminal,) = make_tools(structs.replace(bench(profile, closing, settings), closing=stack))
+        (terminal,) = make_tools(structs.replace(make_context(profile, closing, settings), closing=stack))
         stack.push_async_callback(close_session)
         work = group.create_task(terminal.run(TerminalArguments("echo $$; exec sleep 60"), call))
         pid = int(await printed.get())
     assert running == [True]
 
 
-async def test_commands_and_code_do_not_run_where_the_sandbox_is_missing(
+async def test_missing_sandbox_fails_to_start(
     profile: Profile, closing: AsyncExitStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", "")
-    sandbox = build_sandbox(bench(profile, closing, Settings(sandbox=SandboxSettings(enabled=True))))
+    sandbox = build_sandbox(make_context(profile, closing, Settings(sandbox=SandboxSettings(enabled=True))))
     assert sandbox is not None
     with pytest.raises(ToolFailed, match="bubblewrap"):
         await sandbox.start()
 
 
-async def test_guests_get_nothing_that_writes_files_or_runs_programs(profile: Profile, closing: AsyncExitStack) -> None:
-    def made(settings: Settings) -> set[str]:
-        return {tool.name for tool in make_tools(structs.replace(bench(profile, closing, settings), guest=True))}
+async def test_guests_get_no_tools_that_write_files_or_run_programs(profile: Profile, closing: AsyncExitStack) -> None:
+    def tool_names(settings: Settings) -> set[str]:
+        return {tool.name for tool in make_tools(structs.replace(make_context(profile, closing, settings), guest=True))}
 
-    usual = made(Settings())
+    usual = tool_names(Settings())
     assert usual == {
         *("web_fetch", "web_search", "memory", "session_search", "todo", "clarify"),
         *("read_file", "list_files", "search_files"),
     }
-    assert made(Settings(access=AccessSettings(guest_tools=("code", "write_file")))) == {"execute_code", "write_file"}
-    assert made(
+    assert tool_names(Settings(access=AccessSettings(guest_tools=("code", "write_file")))) == {
+        "execute_code",
+        "write_file",
+    }
+    assert tool_names(
         Settings(access=AccessSettings(guest_tools=("web",)), tools=ToolSettings(disabled=("web_search",)))
     ) == {"web_fetch"}
 
 
-def test_tools_that_are_not_ours_are_for_guests_only_if_they_are_named() -> None:
+def test_tools_of_mcp_servers_are_for_guests_only_if_named() -> None:
     assert not is_guest_tool(Settings(), "notes_read")
     assert is_guest_tool(Settings(access=AccessSettings(guest_tools=("mcp",))), "notes_read")
     assert is_guest_tool(Settings(access=AccessSettings(guest_tools=("notes_read",))), "notes_read")
     assert not is_guest_tool(Settings(access=AccessSettings(guest_tools=("mcp",))), "terminal")
 
 
-async def test_what_is_off_is_not_made(profile: Profile, closing: AsyncExitStack) -> None:
+async def test_disabled_tools_are_not_created(profile: Profile, closing: AsyncExitStack) -> None:
     settings = Settings(tools=ToolSettings(toolsets=("files", "planning"), disabled=("todo", "write_file")))
-    made = [tool.name for tool in make_tools(bench(profile, closing, settings))]
+    made = [tool.name for tool in make_tools(make_context(profile, closing, settings))]
     assert made == ["read_file", "edit_file", "search_files", "list_files", "clarify"]
     listed = [tool.name for toolset in list_toolsets(settings) for tool in toolset.tools if tool.enabled]
     assert listed == made
 
 
-async def test_messages_are_sent_where_there_is_a_chat_network(profile: Profile, closing: AsyncExitStack) -> None:
-    alone = bench(profile, closing, Settings(tools=ToolSettings(toolsets=("send",))))
+async def test_send_message_tool_exists_only_with_a_chat_network(profile: Profile, closing: AsyncExitStack) -> None:
+    alone = make_context(profile, closing, Settings(tools=ToolSettings(toolsets=("send",))))
     assert make_tools(alone) == []
     assert [tool.name for tool in make_tools(structs.replace(alone, networks=("telegram",)))] == ["send_message"]
 
 
-async def test_a_model_that_cannot_use_tools_gets_none(profile: Profile, closing: AsyncExitStack) -> None:
-    assert make_tools(bench(profile, closing, Settings(), ModelInfo(name="small", tools=False))) == []
+async def test_model_without_tool_support_gets_no_tools(profile: Profile, closing: AsyncExitStack) -> None:
+    assert make_tools(make_context(profile, closing, Settings(), ModelInfo(name="small", tools=False))) == []

@@ -12,7 +12,9 @@ CAPS = ["[budget]\ntotal = 1\n", "[budget]\nperson = 1\n", "[budget]\nsession = 
 
 
 @pytest.mark.parametrize("cap", CAPS, ids=lambda cap: cap.split()[1])
-async def test_a_cap_asks_for_the_price(tmp_path: Path, server: ModelServer, cap: str) -> None:
+async def test_call_under_a_cap_is_refused_until_the_price_is_set(
+    tmp_path: Path, server: ModelServer, cap: str
+) -> None:
     program = scripted_program(tmp_path, server, cap)
     refused = await talk(program, "Hello there")
     assert (refused.code, refused.out) == (1, "")
@@ -32,7 +34,7 @@ async def test_a_price_of_zero_in_the_settings_means_free(tmp_path: Path, server
     assert (await talk(program, "Hello there")).out.strip() == "ok"
 
 
-async def test_without_a_cap_the_calls_are_counted_as_unpriced(tmp_path: Path, server: ModelServer) -> None:
+async def test_calls_without_a_cap_are_counted_as_unpriced(tmp_path: Path, server: ModelServer) -> None:
     program = scripted_program(tmp_path, server)
     assert (await talk(program, "Hello there")).out.strip() == "ok"
     usage = json.loads(program.run("usage", "--by", "model", "--json").out)

@@ -1,4 +1,4 @@
-"""Lines of a shell that a person runs."""
+"""Shell commands that a person runs in a session."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ def workspace(tmp_path: Path) -> LocalWorkspace:
 
 
 def is_dead(file: Path) -> bool:
-    """Return whether the process whose number is in a file has ended; its remains may still wait to be removed."""
+    """Return whether the process whose id is in a file has ended; it may still be a zombie."""
     try:
         return (Path("/proc") / file.read_text().strip() / "stat").read_text().split()[2] == "Z"
     except (FileNotFoundError, ProcessLookupError):
@@ -25,13 +25,13 @@ def is_dead(file: Path) -> bool:
 
 
 @pytest.mark.slow
-async def test_a_line_has_the_folder_and_the_variables_of_the_conversation(workspace: LocalWorkspace) -> None:
+async def test_shell_command_has_the_folder_and_variables_of_the_session(workspace: LocalWorkspace) -> None:
     ran = await LocalShell().run("pwd; echo $COLOUR $1; exit 4", ["sky"], workspace, seconds=20)
     assert (ran.code, ran.output) == (4, f"{workspace.folder}\nblue sky\n")
 
 
 @pytest.mark.slow
-async def test_long_output_keeps_its_ends(workspace: LocalWorkspace) -> None:
+async def test_long_output_is_cut_in_the_middle(workspace: LocalWorkspace) -> None:
     ran = await LocalShell().run("seq 1 100000", [], workspace, seconds=20)
     assert ran.output.startswith("1\n2\n")
     assert ran.output.endswith("99999\n100000\n")
@@ -40,21 +40,21 @@ async def test_long_output_keeps_its_ends(workspace: LocalWorkspace) -> None:
 
 
 @pytest.mark.slow
-async def test_a_line_that_takes_too_long_is_ended_with_all_it_started(workspace: LocalWorkspace) -> None:
+async def test_shell_command_that_times_out_is_killed_with_its_children(workspace: LocalWorkspace) -> None:
     ran = await LocalShell().run("sleep 600 & echo $! > pid; echo begun; wait", [], workspace, seconds=1.5)
     assert (ran.code, ran.output) == (None, "begun\n")
     assert is_dead(workspace.folder / "pid")
 
 
 @pytest.mark.slow
-async def test_what_a_line_leaves_in_the_background_ends_with_it(workspace: LocalWorkspace) -> None:
+async def test_background_children_of_a_shell_command_end_with_it(workspace: LocalWorkspace) -> None:
     ran = await LocalShell().run("sleep 600 & echo $! > pid", [], workspace, seconds=20)
     assert ran.code == 0
     assert is_dead(workspace.folder / "pid")
 
 
 @pytest.mark.slow
-async def test_a_folder_that_is_gone_is_a_sentence(tmp_path: Path) -> None:
+async def test_shell_command_in_a_missing_folder_is_refused(tmp_path: Path) -> None:
     workspace = LocalWorkspace(tmp_path / "gone", ENVIRONMENT)
     with pytest.raises(Refused, match="couldn't be started in"):
         await LocalShell().run("true", [], workspace, seconds=20)

@@ -1,4 +1,4 @@
-"""What remains of an evicted session: the state that the store doesn't have, and nothing else."""
+"""Workspace of an evicted session: state that the store doesn't have is retained, and nothing else."""
 
 import sys
 from pathlib import Path
@@ -13,39 +13,39 @@ from talaria.tools.workspace import LocalWorkspace
 SESSION = SessionId("one")
 
 
-def _entered(places: WorkspaceRegistry, folder: Path) -> LocalWorkspace:
-    place = places.enter(SESSION, LocalWorkspace(folder, {"PATH": "/usr/bin"}), SessionContext(session_id=SESSION))
-    place.keep()
-    return place.workspace
+def _enter(workspaces: WorkspaceRegistry, folder: Path) -> LocalWorkspace:
+    entry = workspaces.enter(SESSION, LocalWorkspace(folder, {"PATH": "/usr/bin"}), SessionContext(session_id=SESSION))
+    entry.keep()
+    return entry.workspace
 
 
-def test_a_place_where_nothing_was_changed_is_forgotten(tmp_path: Path) -> None:
-    places = WorkspaceRegistry()
-    _entered(places, tmp_path)
-    places.leave(SESSION)
-    assert places.find(SESSION) is None
+def test_unchanged_workspace_is_dropped(tmp_path: Path) -> None:
+    workspaces = WorkspaceRegistry()
+    _enter(workspaces, tmp_path)
+    workspaces.leave(SESSION)
+    assert workspaces.find(SESSION) is None
 
 
-def test_variables_that_a_command_has_set_last(tmp_path: Path) -> None:
-    places = WorkspaceRegistry()
-    workspace = _entered(places, tmp_path)
+def test_workspace_with_changed_variables_is_retained(tmp_path: Path) -> None:
+    workspaces = WorkspaceRegistry()
+    workspace = _enter(workspaces, tmp_path)
     workspace.set_environment({**workspace.environment, "MY_TOKEN": "a secret, which no store gets"})
-    places.leave(SESSION)
-    again = places.enter(SESSION, LocalWorkspace(tmp_path, {}), SessionContext(session_id=SESSION))
+    workspaces.leave(SESSION)
+    again = workspaces.enter(SESSION, LocalWorkspace(tmp_path, {}), SessionContext(session_id=SESSION))
     assert again.workspace is workspace
     assert again.workspace.environment["MY_TOKEN"] == "a secret, which no store gets"
 
 
 @pytest.mark.slow
-async def test_processes_that_run_last(tmp_path: Path) -> None:
-    places = WorkspaceRegistry()
-    _entered(places, tmp_path)
-    place = places.find(SESSION)
-    assert place is not None
+async def test_workspace_with_running_processes_is_retained(tmp_path: Path) -> None:
+    workspaces = WorkspaceRegistry()
+    _enter(workspaces, tmp_path)
+    entry = workspaces.find(SESSION)
+    assert entry is not None
     waiting = [sys.executable, "-c", "import sys; sys.stdin.read()"]
-    child = await place.open_processes().start(waiting, folder=tmp_path, environment={}, heard=lambda _: None)
-    places.leave(SESSION)
-    assert places.find(SESSION) is place
-    place.open_processes().finish(child)
-    places.close()
+    child = await entry.open_processes().start(waiting, folder=tmp_path, environment={}, heard=lambda _: None)
+    workspaces.leave(SESSION)
+    assert workspaces.find(SESSION) is entry
+    entry.open_processes().finish(child)
+    workspaces.close()
     await child.wait()

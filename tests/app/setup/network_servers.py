@@ -1,4 +1,4 @@
-"""Who knows a token: chat networks and OpenRouter on loopback, each in its own words."""
+"""Token checks of chat networks and OpenRouter on loopback, each with its own responses."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from aiohttp import web
 
 TOKEN = "123456:right-token-0123456789"
-"""The one token that every network knows."""
+"""The one token that every network accepts."""
 
 
 @asynccontextmanager
