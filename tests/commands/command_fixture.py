@@ -1,4 +1,4 @@
-"""A desk to try commands at: a real house on a temporary profile, with a scripted model at the far end of a socket."""
+"""A session to use commands in: a real application with a temporary profile, and a scripted model behind a socket."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -31,7 +31,7 @@ THEMES = ("dark", "light", "plain")
 
 @dataclass
 class RecordingPlace:
-    """Implements `Place`: keeps what is shown, and answers choices with what is in ``answers``, first one first."""
+    """Implements `Place`: records what is shown, and answers choices with ``answers`` in order."""
 
     name: str = "cli"
     address: Address | None = None
@@ -57,7 +57,7 @@ class RecordingPlace:
         return self.answers.pop(0) if self.answers else None
 
     async def told(self, part: str) -> str:
-        """Wait until something with this part in it is shown, and return it."""
+        """Wait until a text that contains this part is shown, and return it."""
         async with asyncio.timeout(LIMIT):
             while True:
                 found = [text for text in self.shown if part in text]
@@ -69,7 +69,7 @@ class RecordingPlace:
 
 @dataclass
 class RecordingScreen:
-    """Implements `Screen`: keeps what is done to it."""
+    """Implements `Screen`: records what is done to it."""
 
     theme: str = THEMES[0]
     keys: str = "Enter sends"
@@ -105,7 +105,7 @@ class RecordingScreen:
 
 
 class Desk:
-    """Somebody sits here and types commands; ``screen`` is ``None`` where the desk is a chat on some network."""
+    """A surface on which a person types commands; ``screen`` is ``None`` if it is a chat on a network."""
 
     def __init__(
         self,
@@ -128,16 +128,16 @@ class Desk:
         return self.place.shown
 
     async def use(self, text: str, **changes: Any) -> str:
-        """Type a command and return what it shows; ``changes`` are other values for the errand."""
+        """Run a command and return what it shows; ``changes`` are other values for the context."""
         before = len(self.shown)
         await run_command(text, self.context(**changes))
         return "\n\n".join(self.shown[before:])
 
-    async def offers(self, name: str, words: str = "") -> list[tuple[str, str]]:
+    async def offers(self, name: str, arguments: str = "") -> list[tuple[str, str]]:
         """Return the completions of a command's arguments."""
         command = resolve_command(name, self.commands)
         assert command is not None
-        return list(await command.offers(self.context(arguments=words)))
+        return list(await command.offers(self.context(arguments=arguments)))
 
     async def say(self, *parts: str | Part) -> TurnEnd | None:
         """Send a message, wait until the inbox is empty, and return how the last turn ended."""
@@ -158,7 +158,7 @@ class Desk:
         return structs.replace(context, **changes)
 
     async def transcript(self) -> list[tuple[str, str]]:
-        """Return who said what in the conversation that is open."""
+        """Return role and text of each message in the active session."""
         session_id = self.active_session.session_id
         stored = await self.application.store.read(lambda tx: tx.messages.load(session_id))
         return [(one.message.role, one.message.text) for one in stored]
@@ -173,12 +173,12 @@ async def open_desk(
     secrets: str = "",
     chat: Address | None = None,
     key: str = "",
-    **wishes: Any,
+    **options: Any,
 ) -> AsyncIterator[Desk]:
-    """Sit down at a desk; opened again in the same folder it is the same profile, as after a new start.
+    """Open a session; opened again in the same folder it has the same profile, as after a restart.
 
-    ``settings`` are lines for config.toml, ``chat`` makes it a chat at that address, bound by ``key``; ``wishes``
-    are changes of the `OpenRequest`. Conversations are opened without titles of their own unless ``titled`` is wished.
+    ``settings`` are lines for config.toml, ``chat`` makes it a chat at that address, bound by ``key``; ``options``
+    are changes of the `OpenRequest`. Sessions get no titles unless ``titled`` is set.
     """
     profile = Profiles(home / "home").active()
     _write_profile(profile.folder, server, settings, secrets)
@@ -188,7 +188,7 @@ async def open_desk(
     folder.mkdir(exist_ok=True)
     name = chat.platform if chat else "cli"
     request = OpenRequest(surface=SurfaceInfo(source=name, folder=folder, lasting=True), titled=False)
-    request = change_request(request, **wishes)
+    request = change_request(request, **options)
     place = RecordingPlace(name, chat)
     async with asyncio.TaskGroup() as jobs, AsyncExitStack() as stack:
         loaded = load_settings(profile, environment)

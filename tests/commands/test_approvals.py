@@ -1,4 +1,4 @@
-"""`/approvals`, and rules of the settings in conversations: by tool, command, folder, surface and person."""
+"""`/approvals`, and approval rules in sessions: by tool, command, folder, surface and person."""
 
 from pathlib import Path
 
@@ -14,8 +14,8 @@ from talaria.testing.wait import until
 INSTALL = Say(calls=[Ask("terminal", {"command": "pip install ./nothing-here --help"})])
 
 
-async def answered(desk: Desk, server: ModelServer, answer: str = "") -> bool:
-    """Have the agent install something; answer the question about it, and return whether there was one."""
+async def install_asks(desk: Desk, server: ModelServer, answer: str = "") -> bool:
+    """Let the agent install a package, answer the approval, and return whether there was one."""
     server.script(INSTALL, Say("Done."))
     before = len(desk.events)
     await desk.use("/queue install it")
@@ -37,10 +37,10 @@ async def answered(desk: Desk, server: ModelServer, answer: str = "") -> bool:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("scope", ["session", "always"])
-async def test_a_revoked_approval_is_asked_for_again(tmp_path: Path, server: ModelServer, scope: str) -> None:
+async def test_revoked_grant_is_asked_for_again(tmp_path: Path, server: ModelServer, scope: str) -> None:
     async with open_desk(tmp_path, server) as desk:
-        assert await answered(desk, server, scope)
-        assert not await answered(desk, server)
+        assert await install_asks(desk, server, scope)
+        assert not await install_asks(desk, server)
         shown = await desk.use("/approvals")
         assert ("always" if scope == "always" else "in this conversation") in shown
         grant = next(line.split("`")[1] for line in shown.splitlines() if "pip install" in line)
@@ -49,10 +49,10 @@ async def test_a_revoked_approval_is_asked_for_again(tmp_path: Path, server: Mod
         assert "pip install" in revoked
         assert "Nothing is approved permanently." in await desk.use("/approvals")
         assert "No single approval matches" in await desk.use(f"/approvals revoke {grant}")
-        assert await answered(desk, server)
+        assert await install_asks(desk, server)
 
 
-async def test_only_the_owner_revokes(tmp_path: Path, server: ModelServer) -> None:
+async def test_only_the_owner_can_revoke_a_grant(tmp_path: Path, server: ModelServer) -> None:
     async with open_desk(tmp_path, server) as desk:
         guest = type(desk.author)(name="Eve", owner=False, id="7")
         assert "Only the owner" in await desk.use("/approvals revoke ab", author=guest)
@@ -84,7 +84,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("fields", "denied"), CASES)
-async def test_a_rule_holds_only_where_everything_it_names_fits(
+async def test_rule_applies_only_if_all_its_fields_match(
     tmp_path: Path, server: ModelServer, fields: str, *, denied: bool
 ) -> None:
     settings = RULES + fields.format(work=tmp_path / "work")
@@ -96,7 +96,7 @@ async def test_a_rule_holds_only_where_everything_it_names_fits(
     assert bool(refused) is denied
 
 
-async def test_a_rule_for_a_command_holds_in_a_conversation(tmp_path: Path, server: ModelServer) -> None:
+async def test_rule_for_a_command_applies_to_the_terminal_tool(tmp_path: Path, server: ModelServer) -> None:
     server.script(Say(calls=[Ask("terminal", {"command": "ls"}), Ask("terminal", {"command": "pwd"})]), Say("Done."))
     async with open_desk(tmp_path, server, RULES + 'command = "ls"') as desk:
         await desk.say("list")
@@ -104,7 +104,7 @@ async def test_a_rule_for_a_command_holds_in_a_conversation(tmp_path: Path, serv
     assert refused == ["terminal: ls"]
 
 
-async def test_rules_are_listed_with_what_they_name(tmp_path: Path, server: ModelServer) -> None:
+async def test_rules_are_listed_with_their_fields(tmp_path: Path, server: ModelServer) -> None:
     more = 'command = "git push"\nsurface = "telegram"\n[rules.all]\naction = "ask"\n'
     async with open_desk(tmp_path, server, RULES + more) as desk:
         shown = await desk.use("/approvals")

@@ -12,15 +12,15 @@ from talaria.core.events import TurnAnswered
 from talaria.testing.model_server import Ask, ModelServer, Received, Say, refused
 
 
-def _named(shown: str) -> str:
-    """Return the handle that a sentence names."""
+def _handle_in(shown: str) -> str:
+    """Return the handle of a task that a text contains."""
     found = re.search(r"`(bg-[0-9a-f]{6})`", shown)
     assert found is not None
     return found[1]
 
 
-def _answering(server: ModelServer, **answers: str) -> dict[str, asyncio.Event]:
-    """Answer tasks as soon as they may be, and everything else at once."""
+def _script_answers(server: ModelServer, **answers: str) -> dict[str, asyncio.Event]:
+    """Answer each task when its gate is open, and everything else at once."""
     gates = {task: asyncio.Event() for task in answers}
 
     async def answer(request: Received) -> Say:
@@ -33,25 +33,25 @@ def _answering(server: ModelServer, **answers: str) -> dict[str, asyncio.Event]:
     return gates
 
 
-async def test_the_answer_is_posted_in_a_conversation_that_continues(tmp_path: Path) -> None:
+async def test_result_of_a_task_is_reported_in_the_session_that_continued_meanwhile(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server) as desk:
-        gates = _answering(server, height="Very *tall*.")
-        handle = _named(await desk.use("/background height"))
+        gates = _script_answers(server, height="Very *tall*.")
+        handle = _handle_in(await desk.use("/background height"))
         await server.arrived()
         assert await desk.say("hi") == TurnAnswered("hello")
         listed = await desk.use("/background")
         assert f"`{handle}`: height (started just now, in `" in listed
         gates["height"].set()
-        told = await woken(desk)
-        assert "height" in told
-        assert "Very *tall*." in told
+        report = await woken(desk)
+        assert "height" in report
+        assert "Very *tall*." in report
         assert (await desk.transcript())[-1] == ("assistant", "I tell them.")
         assert "No background tasks" in await desk.use("/background")
 
 
-async def test_a_result_is_posted_in_the_current_conversation_of_the_person(tmp_path: Path) -> None:
+async def test_result_is_reported_in_the_active_session_after_new(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server) as desk:
-        gates = _answering(server, product="42")
+        gates = _script_answers(server, product="42")
         await desk.say("hi")
         before = desk.active_session.session_id
         await desk.use("/background product")
@@ -62,7 +62,7 @@ async def test_a_result_is_posted_in_the_current_conversation_of_the_person(tmp_
         assert desk.active_session.session_id != before
 
 
-async def test_what_the_agent_began_ends_with_its_conversation(tmp_path: Path) -> None:
+async def test_background_task_of_the_agent_ends_with_its_session(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server) as desk:
         Company(server, {"go": [hand_on("count", background=True), Say("begun")]}, gates=("count",))
         assert await desk.say("go") == TurnAnswered("begun")
@@ -74,29 +74,29 @@ async def test_what_the_agent_began_ends_with_its_conversation(tmp_path: Path) -
 
 
 @pytest.mark.slow
-async def test_what_was_cut_off_continues_when_the_conversation_is_opened_again(tmp_path: Path) -> None:
+async def test_interrupted_task_continues_when_its_session_is_opened_again(tmp_path: Path) -> None:
     async with ModelServer() as server:
         async with open_desk(tmp_path, server) as desk:
-            _answering(server, count="never")
+            _script_answers(server, count="never")
             await desk.say("hi")
             before = desk.active_session.session_id
             await desk.use("/background count")
             await server.arrived(2)
-        _answering(server, count="one to four")["count"].set()
+        _script_answers(server, count="one to four")["count"].set()
         async with open_desk(tmp_path, server, resume=before) as desk:
             assert "one to four" in await woken(desk)
 
 
-async def test_failures_are_reported(tmp_path: Path) -> None:
+async def test_failure_of_a_task_is_reported(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server) as desk:
         server.script(refused())
         await desk.use("/background Something forbidden")
-        told = await woken(desk)
-        assert "failed" in told
-        assert "declined" in told
+        report = await woken(desk)
+        assert "failed" in report
+        assert "declined" in report
 
 
-async def test_nobody_is_asked_for_permission(tmp_path: Path) -> None:
+async def test_approval_in_a_background_task_is_refused_without_a_question(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server) as desk:
         server.script(Say(calls=[Ask("terminal", {"command": "rm -rf /etc/nothing"})]), Say("I may not."))
         await desk.use("/background Clean up")
@@ -106,9 +106,9 @@ async def test_nobody_is_asked_for_permission(tmp_path: Path) -> None:
 
 async def test_a_stopped_task_is_not_reported_and_leaves_nothing_running(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server) as desk:
-        _answering(server, count="never")
+        _script_answers(server, count="never")
         await desk.say("hi")
-        handle = _named(await desk.use("/background count"))
+        handle = _handle_in(await desk.use("/background count"))
         await server.arrived(2)
         assert (f"stop {handle}", "count") in await desk.offers("background", "st")
         assert "Stopped" in await desk.use(f"/background stop {handle}")
@@ -119,20 +119,20 @@ async def test_a_stopped_task_is_not_reported_and_leaves_nothing_running(tmp_pat
         assert f"There is no background task `{handle}`" in await desk.use(f"/background stop {handle}")
 
 
-async def test_there_is_a_limit_to_what_is_running(tmp_path: Path) -> None:
+async def test_number_of_running_background_tasks_is_limited(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server, "[delegation]\nbackground = 2\n") as desk:
-        _answering(server, one="1", two="2")
+        _script_answers(server, one="1", two="2")
         await desk.use("/background one")
         await desk.use("/background two")
         assert "2 background tasks are already running" in await desk.use("/background three")
 
 
-async def test_no_background_task_starts_where_results_cannot_be_posted(tmp_path: Path) -> None:
+async def test_background_task_is_refused_if_its_result_cannot_be_reported(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server) as desk:
         desk.application.background_role.present = False
         assert "can't report here" in await desk.use("/background one")
-        assert await _nothing_kept(desk)
+        assert await _has_no_stored_tasks(desk)
 
 
-async def _nothing_kept(desk: Desk) -> bool:
+async def _has_no_stored_tasks(desk: Desk) -> bool:
     return not await desk.application.store.read(lambda tx: tx.delegated_tasks.in_background())

@@ -1,4 +1,4 @@
-"""Branch, take back, ask again: nothing that was said is lost, and the model's cache stays warm."""
+"""`/branch`, `/undo` and `/retry`: no message is lost, and the prompt prefix stays the same."""
 
 import re
 from datetime import UTC, datetime
@@ -30,11 +30,11 @@ async def _session(desk: Desk, session_id: SessionId) -> Session:
 
 
 def _without_answers(request: Received) -> bytes:
-    """Return a request up to the end of its last message: what the next one has to begin with."""
+    """Return a request up to the end of its last message: the prefix of the next request."""
     return request.body[: request.body.index(b"]", request.body.rindex(b'"role"'))]
 
 
-async def test_a_branch_continues_from_here_and_leaves_the_rest_alone(tmp_path: Path) -> None:
+async def test_branch_continues_the_session_and_the_original_stays_unchanged(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server) as desk:
         await desk.say("one")
         await desk.use("/title Trip")
@@ -54,7 +54,7 @@ async def test_a_branch_continues_from_here_and_leaves_the_rest_alone(tmp_path: 
         assert "*Trip (branch 2)*" in await desk.use("/branch")
 
 
-async def test_an_empty_conversation_has_no_branch_and_nothing_to_take_back(tmp_path: Path) -> None:
+async def test_empty_session_cannot_be_branched_undone_or_retried(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server) as desk:
         here = desk.active_session.session_id
         assert "nothing to branch from" in await desk.use("/branch")
@@ -63,7 +63,7 @@ async def test_an_empty_conversation_has_no_branch_and_nothing_to_take_back(tmp_
         assert desk.active_session.session_id == here
 
 
-async def test_undo_takes_the_last_exchange_back_and_keeps_it_within_reach(tmp_path: Path) -> None:
+async def test_undo_removes_the_last_exchange_and_the_original_can_be_resumed(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server) as desk:
         await desk.say("one")
         await desk.say("two, *of course*")
@@ -81,7 +81,7 @@ async def test_undo_takes_the_last_exchange_back_and_keeps_it_within_reach(tmp_p
         assert len(await desk.transcript()) == 4
 
 
-async def test_undo_takes_several_back_but_not_more_than_there_are(tmp_path: Path) -> None:
+async def test_undo_removes_several_exchanges_but_not_more_than_exist(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server) as desk:
         for text in ("one", "two", "three"):
             await desk.say(text)
@@ -96,7 +96,7 @@ async def test_undo_takes_several_back_but_not_more_than_there_are(tmp_path: Pat
         assert "nothing to undo" in await desk.use("/undo")
 
 
-async def test_undo_after_undo_crosses_the_border_of_the_branch(tmp_path: Path) -> None:
+async def test_second_undo_removes_messages_from_before_the_branch(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server) as desk:
         for text in ("one", "two", "three"):
             await desk.say(text)
@@ -116,7 +116,7 @@ async def test_undo_after_undo_crosses_the_border_of_the_branch(tmp_path: Path) 
         assert (await _session(desk, fourth)).title == "Trip (before undo 2)"
 
 
-async def test_undo_in_a_chat_has_no_input_line_to_fill(tmp_path: Path) -> None:
+async def test_undo_in_a_chat_rebinds_the_chat_to_the_new_session(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server, chat=Address("telegram", "1"), key="k") as desk:
         await desk.say("one")
         await desk.use("/undo")
@@ -149,13 +149,13 @@ async def test_requests_after_undo_begin_with_the_same_bytes(tmp_path: Path) -> 
         assert [event.kind for event in events if event.kind == PREFIX_BREAK] == []
 
 
-async def test_a_summary_that_reaches_beyond_the_cut_is_left_behind(tmp_path: Path) -> None:
+async def test_summary_that_covers_undone_messages_is_dropped(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server) as desk:
         for text in ("one", "two", "three"):
             await desk.say(text)
-        kept = StoredSummary(Summary(4, "They counted."), shown=True)
+        summary = StoredSummary(Summary(4, "They counted."), shown=True)
         here = desk.active_session.session_id
-        await desk.application.store.write(lambda tx: SUMMARY.write(tx, here, kept))
+        await desk.application.store.write(lambda tx: SUMMARY.write(tx, here, summary))
         await desk.use("/undo")
         await desk.say("four")
         assert "They counted." in server.received[-1].body.decode()
@@ -165,7 +165,7 @@ async def test_a_summary_that_reaches_beyond_the_cut_is_left_behind(tmp_path: Pa
         assert [message["content"] for message in server.received[-1].json["messages"][1:]] == ["one", "ok", "five"]
 
 
-async def test_retry_says_the_same_again_with_its_pictures(tmp_path: Path) -> None:
+async def test_retry_sends_the_last_message_again_with_its_images(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server) as desk:
         server.script(Say("a cat"), Say("a dog"))
         await desk.say("What is it?", PIXEL)
@@ -180,7 +180,7 @@ async def test_retry_says_the_same_again_with_its_pictures(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("command", ["/undo", "/branch"])
-async def test_a_goal_goes_along_and_waits_for_the_next_turn(tmp_path: Path, command: str) -> None:
+async def test_goal_is_copied_to_the_new_session_and_waits_for_the_next_turn(tmp_path: Path, command: str) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server, lasting=False) as desk:
         await desk.use("/goal count to ten")
         await desk.active_session.chat.conversation.settled()
@@ -197,14 +197,14 @@ async def test_a_goal_goes_along_and_waits_for_the_next_turn(tmp_path: Path, com
         assert (new.goal, new.status, new.pending, new.turns_used) == ("count to ten", "active", None, old.turns_used)
         assert new.id != old.id
         session = await _session(desk, here)
-        was = await _session(desk, before)
-        assert session.usage.calls - new.usage.calls == was.usage.calls - old.usage.calls
+        original = await _session(desk, before)
+        assert session.usage.calls - new.usage.calls == original.usage.calls - old.usage.calls
         assert old.status == ("paused" if command == "/undo" else "active")
         await desk.active_session.chat.conversation.settled()
         assert len(server.received) == calls
 
 
-async def test_a_goal_that_is_taken_back_with_its_first_turn_is_gone(tmp_path: Path) -> None:
+async def test_undo_of_the_first_turn_of_a_goal_removes_the_goal(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server, lasting=False) as desk:
         await desk.say("hi")
         await desk.use("/goal count to ten")
@@ -225,7 +225,7 @@ async def test_a_step_of_a_goal_counts_as_an_exchange(tmp_path: Path) -> None:
         assert await desk.transcript() == [("user", "hi"), ("assistant", "ok")]
 
 
-async def test_where_the_branch_cannot_be_opened_everything_stays(tmp_path: Path) -> None:
+async def test_session_stays_unchanged_if_the_branch_cannot_be_opened(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server) as desk:
         await desk.say("hi")
         await desk.use("/title Trip")
@@ -239,12 +239,12 @@ async def test_where_the_branch_cannot_be_opened_everything_stays(tmp_path: Path
 
 
 @pytest.mark.slow
-async def test_outputs_of_the_shared_past_can_still_be_read(tmp_path: Path) -> None:
+async def test_branch_can_read_stored_outputs_of_the_original(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server) as desk:
         server.script(Say(calls=[Ask("terminal", {"command": "seq 20000"})]), Say("counted"))
         await desk.say("count")
-        told = server.received[-1].json["messages"][-1]["content"]
-        (file,) = re.findall(r"/\S+/outputs/[^\s;,\]]+", told)
+        result = server.received[-1].json["messages"][-1]["content"]
+        (file,) = re.findall(r"/\S+/outputs/[^\s;,\]]+", result)
         await desk.use("/branch")
         server.script(Say(calls=[Ask("read_file", {"path": file, "first_line": 12345})]), Say("read"))
         await desk.say("and the middle?")

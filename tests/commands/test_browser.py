@@ -18,7 +18,7 @@ pytestmark = [
 ]
 
 
-async def test_browser_lives_as_long_as_its_session(tmp_path: Path, server: ModelServer) -> None:
+async def test_browser_ends_with_its_session(tmp_path: Path, server: ModelServer) -> None:
     with serving() as site:
         url = site.page("/welcome", "<h1>Welcome to the site</h1>")
         settings = f'[tools]\ntoolsets = ["browser"]\n[browser]\nallowed_hosts = ["{site.host}"]\n'

@@ -1,4 +1,4 @@
-"""`/rollback` and `/diff`: what turns changed in files can be seen and undone."""
+"""`/rollback` and `/diff`: file changes of turns can be shown and undone."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ async def change(desk: Desk, server: ModelServer, request: str, **files: str) ->
     await desk.say(request)
 
 
-async def test_a_turn_can_be_rolled_back(tmp_path: Path) -> None:
+async def test_file_changes_of_a_turn_can_be_rolled_back(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server) as desk:
         file = tmp_path / "work" / "plan"
         file.write_text("mine")
@@ -33,7 +33,7 @@ async def test_a_turn_can_be_rolled_back(tmp_path: Path) -> None:
         assert file.read_text() == "worse"
 
 
-async def test_commands_and_code_are_rolled_back(tmp_path: Path) -> None:
+async def test_file_changes_of_commands_and_code_can_be_rolled_back(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server, "[approval]\nmode = 'off'\n") as desk:
         work = tmp_path / "work"
         server.script(
@@ -54,7 +54,7 @@ async def test_commands_and_code_are_rolled_back(tmp_path: Path) -> None:
         assert list(work.iterdir()) == []
 
 
-async def test_edits_by_hand_are_asked_about(tmp_path: Path) -> None:
+async def test_rollback_asks_about_edits_by_hand(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server) as desk:
         notes = tmp_path / "work" / "notes"
         await change(desk, server, "write a plan", plan="agent")
@@ -82,7 +82,7 @@ async def test_reading_takes_no_checkpoint(tmp_path: Path) -> None:
         assert "There are no checkpoints" in await desk.use("/rollback")
 
 
-async def test_a_folder_without_checkpoints_is_reported_once_and_work_continues(tmp_path: Path) -> None:
+async def test_folder_too_large_for_checkpoints_is_reported_once_and_turns_continue(tmp_path: Path) -> None:
     settings = "[checkpoints]\nmax_files = 1\n"
     async with ModelServer() as server, open_desk(tmp_path, server, settings) as desk:
         for name in ("a", "b"):

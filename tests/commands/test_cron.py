@@ -19,7 +19,7 @@ async def desk(tmp_path: Path, server: ModelServer) -> AsyncIterator[Desk]:
         yield desk
 
 
-async def test_something_is_scheduled_shown_changed_and_removed(desk: Desk) -> None:
+async def test_job_is_added_shown_changed_paused_and_removed(desk: Desk) -> None:
     assert "Nothing is scheduled" in await desk.use("/cron")
     added = await desk.use("/cron add every monday 9:00 water the plants")
     assert "every Monday 9:00, next Mon " in added
@@ -44,7 +44,7 @@ async def test_a_job_can_be_run_at_once(desk: Desk, server: ModelServer) -> None
 
 
 @pytest.mark.parametrize(
-    ("words", "part"),
+    ("arguments", "part"),
     [
         ("dance", "Unknown action"),
         ("add", "Give a time and a task"),
@@ -55,18 +55,18 @@ async def test_a_job_can_be_run_at_once(desk: Desk, server: ModelServer) -> None
         ("edit plants colour green", "FIELD is one of"),
     ],
 )
-async def test_what_makes_no_sense_is_answered_with_what_does(desk: Desk, words: str, part: str) -> None:
-    assert part in await desk.use(f"/cron {words}")
+async def test_invalid_arguments_are_answered_with_advice(desk: Desk, arguments: str, part: str) -> None:
+    assert part in await desk.use(f"/cron {arguments}")
 
 
-async def test_it_is_for_the_owner(tmp_path: Path, server: ModelServer) -> None:
+async def test_guest_cannot_add_a_job(tmp_path: Path, server: ModelServer) -> None:
     async with open_desk(tmp_path, server, chat=GROUP, key="group") as desk:
         answer = await desk.use("/cron add 30m hello", author=Author("Bob", owner=False))
         assert "scheduled" not in answer
         assert await desk.application.store.read(lambda tx: tx.jobs.find()) == []
 
 
-async def test_before_others_only_what_was_scheduled_there_is_shown(tmp_path: Path, server: ModelServer) -> None:
+async def test_group_sees_only_jobs_that_were_added_there(tmp_path: Path, server: ModelServer) -> None:
     async with open_desk(tmp_path, server) as desk:
         await desk.use("/cron add 30m think of the secret")
     async with open_desk(tmp_path, server, chat=GROUP, key="group", audience="telegram/-100") as desk:
@@ -78,5 +78,5 @@ async def test_before_others_only_what_was_scheduled_there_is_shown(tmp_path: Pa
         assert "no job" in await desk.use("/cron remove secret")
 
 
-async def test_what_can_be_done_is_offered(desk: Desk) -> None:
+async def test_actions_of_cron_are_offered_as_completions(desk: Desk) -> None:
     assert "history" in dict(await desk.offers("cron"))

@@ -41,14 +41,14 @@ def folder(tmp_path: Path) -> Folder:
     return Folder(tmp_path / "commands")
 
 
-def take_up(desk: Desk, folder: Folder) -> None:
+def load_commands(desk: Desk, folder: Folder) -> None:
     commands, remarks = folder.load()
     assert remarks == ()
     desk.commands = (*REGISTRY, *commands)
 
 
 @pytest.mark.parametrize(
-    ("body", "typed", "said"),
+    ("body", "typed", "sent"),
     [
         ("Review the change.", "/own", "Review the change."),
         ("Review $ARGUMENTS now.", "/own  the  parser ", "Review the  parser now."),
@@ -60,21 +60,21 @@ def take_up(desk: Desk, folder: Folder) -> None:
         ("Say $1 and $2.", "/own don't hurry", "Say don't and hurry."),
     ],
 )
-async def test_a_body_is_said_with_the_words_in_their_places(
-    desk: Desk, folder: Folder, body: str, typed: str, said: str
+async def test_prompt_is_sent_with_its_arguments_filled_in(
+    desk: Desk, folder: Folder, body: str, typed: str, sent: str
 ) -> None:
     folder.write("own.md", f"---\nhelp: My own.\n---\n{body}\n")
-    take_up(desk, folder)
+    load_commands(desk, folder)
     assert await desk.use(typed) == ""
     await desk.active_session.chat.conversation.settled()
-    assert await desk.transcript() == [("user", said), ("assistant", "ok")]
+    assert await desk.transcript() == [("user", sent), ("assistant", "ok")]
 
 
-async def test_they_appear_like_all_others(desk: Desk, folder: Folder) -> None:
+async def test_custom_commands_appear_in_help_and_are_found_by_name_and_alias(desk: Desk, folder: Folder) -> None:
     folder.write("review.md", "---\nhelp: Look for faults.\nhint: '[file]'\naliases: rv, [/look]\n---\nLook at $1.")
     folder.write("tests.md", "---\nrun: make test\n---\n")
     folder.write("Plain.md", "# Be plain\nfrom now on")
-    take_up(desk, folder)
+    load_commands(desk, folder)
     shown = await desk.use("/help")
     assert shown.endswith(
         "**Your own**\n\n- `/plain` Be plain\n- `/review [file]` Look for faults.\n- `/tests` Run `make test`"
@@ -87,21 +87,21 @@ async def test_they_appear_like_all_others(desk: Desk, folder: Folder) -> None:
 
 
 @pytest.mark.slow
-async def test_a_line_is_run_in_the_folder_of_the_conversation_and_not_sent_to_the_model(
+async def test_shell_command_runs_in_the_session_folder_without_the_model(
     desk: Desk, folder: Folder, server: ModelServer
 ) -> None:
     folder.write("where.md", "---\nrun: pwd; ls\n---\nWhat is here.")
-    take_up(desk, folder)
-    place = desk.active_session.chat.workspace.folder
-    (place / "notes.txt").touch()
-    assert await desk.use("/where") == f"```\n{place}\nnotes.txt\n```"
+    load_commands(desk, folder)
+    work = desk.active_session.chat.workspace.folder
+    (work / "notes.txt").touch()
+    assert await desk.use("/where") == f"```\n{work}\nnotes.txt\n```"
     assert (server.received, await desk.transcript()) == ([], [])
 
 
 @pytest.mark.slow
-async def test_words_reach_the_shell_as_parameters_and_never_as_commands(desk: Desk, folder: Folder) -> None:
+async def test_arguments_reach_the_shell_as_parameters_and_never_as_code(desk: Desk, folder: Folder) -> None:
     folder.write("show.md", """---\nrun: printf '<%s>' "$#" "$1" "$@"\n---\n""")
-    take_up(desk, folder)
+    load_commands(desk, folder)
     shown = await desk.use("/show 'a  b' $(touch owned) ; touch owned")
     assert shown == "```\n<6><a  b><a  b><$(touch><owned)><;><touch><owned>\n```"
     assert not (desk.active_session.chat.workspace.folder / "owned").exists()
@@ -118,23 +118,25 @@ async def test_words_reach_the_shell_as_parameters_and_never_as_commands(desk: D
         ("printf '\\033[31mred\\033[0m'", "```\nred\n```"),
     ],
 )
-async def test_what_a_line_prints_and_how_it_ends_is_shown(desk: Desk, folder: Folder, line: str, shown: str) -> None:
+async def test_output_and_exit_code_of_a_shell_command_are_shown(
+    desk: Desk, folder: Folder, line: str, shown: str
+) -> None:
     folder.write("own.md", f"---\nrun: {line}\n---\n")
-    take_up(desk, folder)
+    load_commands(desk, folder)
     assert await desk.use("/own") == shown
 
 
 @pytest.mark.slow
-async def test_several_lines_are_one_script(desk: Desk, folder: Folder) -> None:
+async def test_multi_line_shell_command_runs_as_one_script(desk: Desk, folder: Folder) -> None:
     folder.write("own.md", "---\nrun: |\n  for one in a b\n  do echo $one\n  done\n---\n")
-    take_up(desk, folder)
+    load_commands(desk, folder)
     assert await desk.use("/own") == "```\na\nb\n```"
 
 
 @pytest.mark.slow
-async def test_a_line_that_is_given_up_leaves_nothing_behind(desk: Desk, folder: Folder) -> None:
+async def test_cancelled_shell_command_leaves_no_process_running(desk: Desk, folder: Folder) -> None:
     folder.write("own.md", "---\nrun: echo $$ > pid; sleep 600\n---\n")
-    take_up(desk, folder)
+    load_commands(desk, folder)
     pid = desk.active_session.chat.workspace.folder / "pid"
     async with asyncio.TaskGroup() as group:
         running = group.create_task(desk.use("/own"))
@@ -144,9 +146,9 @@ async def test_a_line_that_is_given_up_leaves_nothing_behind(desk: Desk, folder:
 
 
 @pytest.mark.slow
-async def test_a_line_that_runs_is_stopped_with_stop(desk: Desk, folder: Folder) -> None:
+async def test_stop_ends_a_running_shell_command(desk: Desk, folder: Folder) -> None:
     folder.write("own.md", "---\nrun: echo begun; touch here; sleep 600\n---\n")
-    take_up(desk, folder)
+    load_commands(desk, folder)
     async with asyncio.TaskGroup() as group, asyncio.timeout(LIMIT):
         running = group.create_task(desk.use("/own"))
         await until((desk.active_session.chat.workspace.folder / "here").exists)
@@ -156,10 +158,12 @@ async def test_a_line_that_runs_is_stopped_with_stop(desk: Desk, folder: Folder)
 
 
 @pytest.mark.slow
-async def test_a_line_runs_during_a_turn_and_a_prompt_after_it(desk: Desk, folder: Folder, server: ModelServer) -> None:
+async def test_shell_command_runs_during_a_turn_and_prompt_after_it(
+    desk: Desk, folder: Folder, server: ModelServer
+) -> None:
     folder.write("own.md", "---\nrun: echo hi\n---\n")
     folder.write("ask.md", "And then?")
-    take_up(desk, folder)
+    load_commands(desk, folder)
     server.script(Say(calls=[Ask("clarify", {"question": "Where?"})]))
     await desk.use("/queue go")
     questions = desk.active_session.chat.questions
@@ -171,10 +175,10 @@ async def test_a_line_runs_during_a_turn_and_a_prompt_after_it(desk: Desk, folde
     assert [text for role, text in await desk.transcript() if role == "user"] == ["go", "And then?"]
 
 
-async def test_strangers_may_say_things_but_run_nothing(desk: Desk, folder: Folder) -> None:
+async def test_guest_can_use_prompt_commands_but_not_shell_commands(desk: Desk, folder: Folder) -> None:
     folder.write("own.md", "---\nrun: touch owned\n---\n")
     folder.write("ask.md", "Hello.")
-    take_up(desk, folder)
+    load_commands(desk, folder)
     stranger = Author("eve", owner=False)
     assert "Only the owner" in await desk.use("/own", author=stranger)
     assert await desk.use("/ask", author=stranger) == ""
@@ -192,7 +196,9 @@ async def test_strangers_may_say_things_but_run_nothing(desk: Desk, folder: Fold
         ("long.md", "x" * 100_001, "it is longer than"),
     ],
 )
-def test_a_broken_file_is_named_and_spares_the_others(folder: Folder, name: str, text: str, problem: str) -> None:
+def test_invalid_command_file_is_reported_and_the_others_are_loaded(
+    folder: Folder, name: str, text: str, problem: str
+) -> None:
     file = folder.write(name, text)
     folder.write("zebra.md", "Hello.")
     commands, remarks = folder.load()
@@ -201,7 +207,7 @@ def test_a_broken_file_is_named_and_spares_the_others(folder: Folder, name: str,
     assert remarks[0].startswith(f"{file}: {problem}")
 
 
-def test_what_is_no_text_and_no_file_is_named_too(folder: Folder) -> None:
+def test_command_files_that_are_not_text_or_not_files_are_reported(folder: Folder) -> None:
     (folder.path / "bytes.md").write_bytes(b"\xff\xfe\x00")
     (folder.path / "folder.md").mkdir()
     (folder.path / "gone.md").symlink_to(folder.path / "nowhere")
@@ -215,7 +221,7 @@ def test_what_is_no_text_and_no_file_is_named_too(folder: Folder) -> None:
     ]
 
 
-def test_aliases_and_fields_that_do_not_fit_are_left_out_with_a_remark(folder: Folder) -> None:
+def test_invalid_aliases_and_fields_are_left_out_and_reported(folder: Folder) -> None:
     file = folder.write("own.md", "---\nhelpp: x\naliases: stop, mine\n---\nHello.")
     commands, remarks = folder.load()
     assert commands[0].aliases == ("mine",)
@@ -225,7 +231,7 @@ def test_aliases_and_fields_that_do_not_fit_are_left_out_with_a_remark(folder: F
     )
 
 
-def test_commands_of_the_profile_go_before_those_of_the_project(tmp_path: Path) -> None:
+def test_commands_of_the_profile_take_precedence_over_the_project(tmp_path: Path) -> None:
     mine, theirs = Folder(tmp_path / "profile"), Folder(tmp_path / "project")
     first = mine.write("own.md", "Mine.")
     second = theirs.write("own.md", "Theirs.")

@@ -1,4 +1,4 @@
-"""A command is found, checked and run; whatever goes wrong with it is a sentence."""
+"""Commands are found, checked and run; every error is shown as a sentence."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from talaria.core.events import TurnAnswered
 from talaria.testing.model_server import ModelServer, Say
 
 
-async def test_a_command_is_used_at_the_open_conversation(tmp_path: Path) -> None:
+async def test_command_runs_in_the_active_session_and_is_not_in_the_transcript(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server) as desk:
         assert await desk.say("hi") == TurnAnswered("ok")
         assert await desk.use("/title Night train") == "This conversation's title is now *Night train*."
@@ -19,13 +19,13 @@ async def test_a_command_is_used_at_the_open_conversation(tmp_path: Path) -> Non
         assert await desk.transcript() == [("user", "hi"), ("assistant", "ok")]
 
 
-async def test_what_does_not_exist_or_fits_several_is_said(tmp_path: Path) -> None:
+async def test_unknown_command_is_answered_with_the_nearest_name(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server) as desk:
         assert await desk.use("/titel") == "There is no command `/titel`. Did you mean `/title`?"
         assert "`/help` lists them" in await desk.use("/xyzzy")
 
 
-async def test_a_command_that_moves_the_conversation_waits_for_the_turn(tmp_path: Path) -> None:
+async def test_command_that_leaves_the_session_is_refused_during_a_turn(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server) as desk:
         server.script(Say("one two three four five", pause=5))
         await desk.active_session.put()
@@ -35,7 +35,7 @@ async def test_a_command_that_moves_the_conversation_waits_for_the_turn(tmp_path
         await desk.active_session.chat.conversation.settled()
 
 
-async def test_a_command_of_the_terminal_is_refused_in_a_chat(tmp_path: Path) -> None:
+async def test_terminal_command_and_owner_command_are_refused_in_a_chat(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server, chat=Address("telegram", "1")) as desk:
         assert await desk.use("/handoff telegram") == "Use `/move` here."
         assert await desk.use("/sethome", author=Author("somebody", owner=False)) == (
@@ -44,7 +44,9 @@ async def test_a_command_of_the_terminal_is_refused_in_a_chat(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("typed", ["/foo", "/foot", "/und", "/comp"])
-async def test_an_abbreviation_changes_nothing(tmp_path: Path, server: ModelServer, typed: str) -> None:
+async def test_abbreviated_command_with_side_effects_is_not_run(
+    tmp_path: Path, server: ModelServer, typed: str
+) -> None:
     async with open_desk(tmp_path, server) as desk:
         before = desk.place.display
         shown = await desk.use(typed)
@@ -53,12 +55,12 @@ async def test_an_abbreviation_changes_nothing(tmp_path: Path, server: ModelServ
         assert desk.place.display == before
 
 
-async def test_what_only_reads_may_be_abbreviated_in_the_terminal(tmp_path: Path, server: ModelServer) -> None:
+async def test_read_only_command_can_be_abbreviated_in_the_terminal(tmp_path: Path, server: ModelServer) -> None:
     async with open_desk(tmp_path, server) as desk:
         assert await desk.use("/vers") == await desk.use("/version")
 
 
-async def test_start_greets_and_no_typo_leads_to_a_restart(tmp_path: Path, server: ModelServer) -> None:
+async def test_start_greets_and_its_typos_do_not_suggest_restart(tmp_path: Path, server: ModelServer) -> None:
     async with open_desk(tmp_path, server, chat=Address("telegram", "1")) as desk:
         assert (await desk.use("/start")).startswith("Hi")
         for typed in ("/strat", "/restar", "/rstart"):

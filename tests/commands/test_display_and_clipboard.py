@@ -1,4 +1,4 @@
-"""What is shown, copied and attached, and what the program says of itself."""
+"""Display options, clipboard and attachments, and information about the program."""
 
 import logging
 import sys
@@ -32,7 +32,7 @@ def screen(desk: Desk) -> RecordingScreen:
     return desk.screen
 
 
-async def test_verbose_goes_round_or_takes_a_level(desk: Desk) -> None:
+async def test_verbose_cycles_through_levels_or_sets_one(desk: Desk) -> None:
     levels = []
     for _ in range(4):
         await desk.use("/verbose")
@@ -44,7 +44,7 @@ async def test_verbose_goes_round_or_takes_a_level(desk: Desk) -> None:
     assert [level for level, _ in await desk.offers("verbose")] == ["off", "new", "all", "verbose"]
 
 
-async def test_the_footer_is_switched(desk: Desk) -> None:
+async def test_footer_command_toggles_or_sets_the_footer(desk: Desk) -> None:
     await desk.use("/footer")
     assert desk.place.display.footer
     await desk.use("/footer on")
@@ -54,7 +54,7 @@ async def test_the_footer_is_switched(desk: Desk) -> None:
     assert await desk.use("/footer maybe") == "Use `on` or `off`, not `maybe`."
 
 
-async def test_a_theme_is_chosen_and_kept(desk: Desk, screen: RecordingScreen) -> None:
+async def test_theme_is_applied_and_saved(desk: Desk, screen: RecordingScreen) -> None:
     assert "The theme is `dark`" in await desk.use("/theme")
     await desk.use("/theme light")
     assert screen.theme == "light"
@@ -66,7 +66,9 @@ async def test_a_theme_is_chosen_and_kept(desk: Desk, screen: RecordingScreen) -
     assert desk.application.settings.cli.theme == "light"
 
 
-async def test_the_last_reply_or_code_in_it_is_copied(desk: Desk, screen: RecordingScreen, server: ModelServer) -> None:
+async def test_copy_copies_the_last_reply_or_a_code_block_of_it(
+    desk: Desk, screen: RecordingScreen, server: ModelServer
+) -> None:
     assert await desk.use("/copy") == "There is no reply to copy yet."
     server.script(Say(REPLY))
     await desk.say("how?")
@@ -81,7 +83,7 @@ async def test_the_last_reply_or_code_in_it_is_copied(desk: Desk, screen: Record
     assert "`/copy` copies" in await desk.use("/copy that")
 
 
-async def test_a_reply_without_code_says_so(desk: Desk, screen: RecordingScreen) -> None:
+async def test_copy_code_of_a_reply_without_code_is_refused(desk: Desk, screen: RecordingScreen) -> None:
     await desk.say("hi")
     assert await desk.use("/copy code") == "The last reply has no code block."
     assert await desk.use("/copy 1") == "The last reply has no code block."
@@ -99,11 +101,11 @@ async def test_a_reply_without_code_says_so(desk: Desk, screen: RecordingScreen)
         ("```\n```\n```\nsecond\n```", ["", "second"]),
     ],
 )
-def test_blocks_of_code_are_found(text: str, blocks: list[str]) -> None:
+def test_code_blocks_of_a_text_are_found(text: str, blocks: list[str]) -> None:
     assert find_code_blocks(text) == blocks
 
 
-async def test_text_is_pasted_into_the_line_and_a_picture_attached(desk: Desk, screen: RecordingScreen) -> None:
+async def test_pasted_text_goes_to_the_input_line_and_an_image_is_attached(desk: Desk, screen: RecordingScreen) -> None:
     assert await desk.use("/paste") == "The clipboard is empty, or it can't be reached from here."
     screen.clipboard = "some words"
     assert await desk.use("/paste") == ""
@@ -115,7 +117,9 @@ async def test_text_is_pasted_into_the_line_and_a_picture_attached(desk: Desk, s
 @pytest.mark.parametrize(
     "typed", ["a picture.png", "'a picture.png'", "a\\ picture.png", '"~/work/a picture.png"', "FILE"]
 )
-async def test_an_image_is_attached_however_its_path_is_typed(desk: Desk, screen: RecordingScreen, typed: str) -> None:
+async def test_image_is_attached_for_every_spelling_of_its_path(
+    desk: Desk, screen: RecordingScreen, typed: str
+) -> None:
     file = desk.active_session.chat.workspace.folder / "a picture.png"
     file.write_bytes(PNG)
     address = file.as_uri()
@@ -125,7 +129,7 @@ async def test_an_image_is_attached_however_its_path_is_typed(desk: Desk, screen
     assert screen.attached == [Image(str(file), "image/png")]
 
 
-async def test_what_a_file_holds_says_whether_it_is_a_picture(desk: Desk, screen: RecordingScreen) -> None:
+async def test_image_type_is_detected_from_the_content_of_the_file(desk: Desk, screen: RecordingScreen) -> None:
     folder = desk.active_session.chat.workspace.folder
     (folder / "really.txt").write_bytes(WEBP)
     (folder / "not.png").write_text("just text")
@@ -137,14 +141,14 @@ async def test_what_a_file_holds_says_whether_it_is_a_picture(desk: Desk, screen
     assert "Name a file" in await desk.use("/image")
 
 
-async def test_quit_leaves_by_all_its_names(desk: Desk, screen: RecordingScreen) -> None:
+async def test_quit_and_its_aliases_leave_the_terminal(desk: Desk, screen: RecordingScreen) -> None:
     for name in ("/quit", "/exit", "/q"):
         screen.left = False
         await desk.use(name)
         assert screen.left
 
 
-async def test_whoami_tells_the_owner_from_others_and_where_they_are(tmp_path: Path, server: ModelServer) -> None:
+async def test_whoami_shows_owner_status_chat_and_session(tmp_path: Path, server: ModelServer) -> None:
     chat = Address("telegram", "42", "group", thread_id="7")
     async with open_desk(tmp_path, server, chat=chat, key="agent:main:telegram:group:42:7") as desk:
         shown = await desk.use("/whoami", author=Author("Eve", owner=False))
@@ -154,7 +158,7 @@ async def test_whoami_tells_the_owner_from_others_and_where_they_are(tmp_path: P
         assert "the owner of this agent" in await desk.use("/whoami")
 
 
-async def test_config_shows_and_sets(desk: Desk) -> None:
+async def test_config_shows_sets_and_resets_settings(desk: Desk) -> None:
     assert "- `model.provider` = `mine`\n" in await desk.use("/config")
     assert "- `goals.max_turns` = `20`: Maximum number of turns of a goal." in await desk.use("/config goals.max_turns")
     assert "- `goals.max_tokens` = `0`" in await desk.use("/config goals")
@@ -167,7 +171,7 @@ async def test_config_shows_and_sets(desk: Desk) -> None:
     assert "next start" in await desk.use("/config log.level debug")
 
 
-async def test_config_refuses_what_is_wrong_and_what_is_secret(desk: Desk) -> None:
+async def test_config_refuses_invalid_values_secrets_and_guests(desk: Desk) -> None:
     assert "Did you mean `goals.max_turns`?" in await desk.use("/config goals.max_turn")
     assert "goals.max_turns" in await desk.use("/config goals.max_turns many")
     assert desk.application.settings.goals.max_turns == 20
@@ -178,7 +182,7 @@ async def test_config_refuses_what_is_wrong_and_what_is_secret(desk: Desk) -> No
     assert "goals.max_turns" in keys
 
 
-async def test_a_changed_setting_counts_for_the_next_conversation(desk: Desk, server: ModelServer) -> None:
+async def test_changed_model_setting_applies_to_the_next_session(desk: Desk, server: ModelServer) -> None:
     await desk.use("/config model.name other")
     await desk.say("here")
     await desk.active_session.reset_session()
@@ -186,11 +190,11 @@ async def test_a_changed_setting_counts_for_the_next_conversation(desk: Desk, se
     assert [received.json["model"] for received in server.received] == ["scripted", "other"]
 
 
-async def test_version_is_that_of_the_program(desk: Desk) -> None:
+async def test_version_command_shows_the_version_of_the_program(desk: Desk) -> None:
     assert await desk.use("/version") == f"Talaria {desk.application.identity.version}"
 
 
-async def test_debug_tells_what_a_report_needs_and_no_secret(desk: Desk, server: ModelServer) -> None:
+async def test_debug_shows_information_for_a_report_without_secrets(desk: Desk, server: ModelServer) -> None:
     await desk.use("/config store.url postgresql://me:hidden-word@db.test/talaria")
     await desk.say("my private words")
     log = logging.getLogger("talaria.test")
@@ -207,7 +211,7 @@ async def test_debug_tells_what_a_report_needs_and_no_secret(desk: Desk, server:
         assert private not in shown
 
 
-async def test_commands_of_the_terminal_do_not_work_in_chats(tmp_path: Path, server: ModelServer) -> None:
+async def test_terminal_commands_are_refused_in_chats(tmp_path: Path, server: ModelServer) -> None:
     async with open_desk(tmp_path, server, chat=Address("telegram", "42")) as desk:
         for name in ("theme", "copy", "paste", "image", "quit"):
             assert await desk.use(f"/{name}") == f"`/{name}` works only in the terminal."

@@ -20,13 +20,13 @@ NOT_YET = Say('{"verdict": "continue", "reason": "One part is missing."}')
 
 
 class Models:
-    """The model that works and the one that judges: the same, told apart by what it is asked."""
+    """The working model and the judge: one server, distinguished by the request."""
 
     def __init__(self, server: ModelServer) -> None:
         self.replies: list[Answer] = []
         self.verdicts: list[Answer] = []
         self.judged: list[str] = []
-        self.asked = 0
+        self.calls = 0
         self.hold = asyncio.Event()
         self.hold.set()
         server.answering(self._answer)
@@ -35,7 +35,7 @@ class Models:
         if "You judge whether" in received.json["messages"][0]["content"]:
             self.judged.append(received.question)
             return self.verdicts.pop(0) if self.verdicts else DONE
-        self.asked += 1
+        self.calls += 1
         await self.hold.wait()
         return self.replies.pop(0) if self.replies else Say("a step")
 
@@ -49,51 +49,53 @@ def models(server: ModelServer) -> Models:
 async def desk(
     request: pytest.FixtureRequest, tmp_path: Path, server: ModelServer, models: Models
 ) -> AsyncIterator[Desk]:
-    place = CHAT if request.param == "chat" else None
+    chat = CHAT if request.param == "chat" else None
     settings = '[access]\nowners = ["telegram:7"]\n'
-    async with open_desk(tmp_path, server, settings, chat=place, key="telegram:7" if place else "") as desk:
+    async with open_desk(tmp_path, server, settings, chat=chat, key="telegram:7" if chat else "") as desk:
         desk.author = Author(id="7")
         yield desk
 
 
-async def noticed(desk: Desk, part: str) -> str:
+async def wait_for_notice(desk: Desk, part: str) -> str:
     found: list[str] = []
 
-    def happened() -> bool:
+    def is_noticed() -> bool:
         found[:] = [event.text for event in desk.events if isinstance(event, Noticed) and part in event.text]
         return bool(found)
 
-    await until(happened)
+    await until(is_noticed)
     return found[-1]
 
 
-async def test_a_goal_is_worked_at_until_it_is_reached(desk: Desk, models: Models) -> None:
+async def test_goal_runs_turns_until_the_judge_finds_it_reached(desk: Desk, models: Models) -> None:
     models.verdicts = [NOT_YET]
     shown = await desk.use("/goal Win the game")
     assert "Goal (active, 0 of 20 turns): Win the game" in shown
-    assert await noticed(desk, "not reached yet") == "Goal: not reached yet (1 of 20 turns): One part is missing."
-    await noticed(desk, "Goal reached (2 of 20 turns)")
-    told = await desk.transcript()
-    assert [role for role, _ in told] == ["user", "assistant"] * 2
-    assert told[0] == ("user", "Win the game")
+    assert (
+        await wait_for_notice(desk, "not reached yet") == "Goal: not reached yet (1 of 20 turns): One part is missing."
+    )
+    await wait_for_notice(desk, "Goal reached (2 of 20 turns)")
+    transcript = await desk.transcript()
+    assert [role for role, _ in transcript] == ["user", "assistant"] * 2
+    assert transcript[0] == ("user", "Win the game")
     assert "Goal reached (2 of 20 turns): Win the game" in await desk.use("/goal status")
     history = await desk.use("/goal history")
     assert "**continue**: One part is missing." in history
     assert "**done**: It is shown." in history
 
 
-async def test_without_a_goal_every_word_says_so(desk: Desk) -> None:
-    for words in ("/goal", "/goal status", "/goal pause", "/goal clear", "/subgoal"):
-        assert "There is no goal" in await desk.use(words)
-    for words in ("/goal resume", "/subgoal be quick", "/subgoal remove 1"):
-        assert "There is no goal" in await desk.use(words)
+async def test_every_goal_command_reports_that_there_is_no_goal(desk: Desk) -> None:
+    for command in ("/goal", "/goal status", "/goal pause", "/goal clear", "/subgoal"):
+        assert "There is no goal" in await desk.use(command)
+    for command in ("/goal resume", "/subgoal be quick", "/subgoal remove 1"):
+        assert "There is no goal" in await desk.use(command)
     assert "No turn has been judged yet" in await desk.use("/goal history")
 
 
-async def test_during_a_turn_it_can_be_seen_paused_and_dropped_but_not_replaced(desk: Desk, models: Models) -> None:
+async def test_goal_can_be_shown_paused_and_cleared_but_not_replaced_during_a_turn(desk: Desk, models: Models) -> None:
     models.hold.clear()
     await desk.use("/goal Win the game")
-    await until(lambda: models.asked > 0)
+    await until(lambda: models.calls > 0)
     assert "stop it first (`/stop`)" in await desk.use("/goal Lose the game")
     assert "Win the game" in await desk.use("/goal")
     assert "paused" in await desk.use("/goal pause")
@@ -104,27 +106,27 @@ async def test_during_a_turn_it_can_be_seen_paused_and_dropped_but_not_replaced(
     assert models.judged == []
 
 
-async def test_a_sender_who_is_not_the_owner_gets_the_same_refusal(desk: Desk, models: Models) -> None:
+async def test_guest_cannot_replace_a_goal_during_a_turn(desk: Desk, models: Models) -> None:
     models.hold.clear()
     await desk.use("/goal Win the game")
-    await until(lambda: models.asked > 0)
+    await until(lambda: models.calls > 0)
     assert "stop it first" in await desk.use("/goal Lose the game", author=Author("ann", owner=False))
     models.hold.set()
 
 
-async def test_resume_starts_a_turn_by_itself(desk: Desk, models: Models) -> None:
+async def test_resuming_a_goal_starts_a_turn(desk: Desk, models: Models) -> None:
     models.verdicts = [NOT_YET]
     await desk.use("/goal Win the game | budget: 1 turn")
-    assert "its budget of 1 turn is used up" in await noticed(desk, "Goal paused")
+    assert "its budget of 1 turn is used up" in await wait_for_notice(desk, "Goal paused")
     assert "(active, 0 of 1 turns)" in await desk.use("/goal resume")
-    await noticed(desk, "Goal reached")
+    await wait_for_notice(desk, "Goal reached")
 
 
 async def test_criteria_are_added_listed_and_removed(desk: Desk, models: Models) -> None:
     models.verdicts = [NOT_YET]
     desk.author = Author(id="1")
     await desk.use("/goal Win the game | budget: 1 turn")
-    await noticed(desk, "Goal paused")
+    await wait_for_notice(desk, "Goal paused")
     await desk.use("/subgoal be quick")
     assert await desk.use("/subgoal remove the rust") == "1. be quick\n2. remove the rust"
     assert await desk.use("/subgoal remove 1") == "1. remove the rust"
@@ -132,18 +134,16 @@ async def test_criteria_are_added_listed_and_removed(desk: Desk, models: Models)
     assert "Which one?" in await desk.use("/subgoal remove")
     assert "Criterion 1: remove the rust" in await desk.use("/goal")
     await desk.use("/goal resume")
-    await noticed(desk, "Goal reached")
+    await wait_for_notice(desk, "Goal reached")
     assert "remove the rust" in models.judged[-1]
 
 
 @pytest.mark.slow
-async def test_a_command_proves_a_goal_in_the_folder_of_the_conversation(
-    desk: Desk, models: Models, tmp_path: Path
-) -> None:
+async def test_verify_command_of_a_goal_runs_in_the_session_folder(desk: Desk, models: Models, tmp_path: Path) -> None:
     write = Ask("write_file", {"path": "proof.txt", "content": "here"})
     models.replies = [Say("I am done."), Say(calls=[write]), Say("Now I am.")]
     await desk.use("/goal Write it\nverify: echo looking; test -f proof.txt")
-    await noticed(desk, "Goal reached (2 of 20 turns)")
+    await wait_for_notice(desk, "Goal reached (2 of 20 turns)")
     history = await desk.use("/goal history")
     assert "(exit code 1): `echo looking; test -f proof.txt` ended with exit code 1: looking" in history
     assert "(exit code 0): It is shown." in history
@@ -151,51 +151,55 @@ async def test_a_command_proves_a_goal_in_the_folder_of_the_conversation(
     assert desk.active_session.chat.workspace.folder == tmp_path / "work"
 
 
-async def test_a_command_of_another_sender_follows_the_rules_of_the_agent(desk: Desk, models: Models) -> None:
+async def test_verify_command_of_a_guest_needs_approval(desk: Desk, models: Models) -> None:
     models.verdicts = [DONE]
     await desk.use("/goal Win | verify: cat ~/.ssh/id_ed25519", author=Author("ann", owner=False))
     await until(lambda: any(isinstance(event, ApprovalAsked) for event in desk.events))
-    asked = next(event for event in desk.events if isinstance(event, ApprovalAsked))
-    assert ".ssh" in asked.summary
-    desk.active_session.chat.questions.answer(asked.id, "no")
-    assert "It wasn't allowed to run" in await noticed(desk, "not reached yet")
+    question = next(event for event in desk.events if isinstance(event, ApprovalAsked))
+    assert ".ssh" in question.summary
+    desk.active_session.chat.questions.answer(question.id, "no")
+    assert "It wasn't allowed to run" in await wait_for_notice(desk, "not reached yet")
     await desk.use("/goal clear")
 
 
-async def test_a_goal_continues_in_the_next_program(tmp_path: Path, server: ModelServer, models: Models) -> None:
+async def test_goal_continues_after_the_program_was_restarted(
+    tmp_path: Path, server: ModelServer, models: Models
+) -> None:
     models.hold.clear()
     async with open_desk(tmp_path, server) as desk:
         await desk.use("/goal Win the game")
         await until(lambda: bool(server.received))
     models.hold.set()
     async with open_desk(tmp_path, server, session=LatestSession()) as desk:
-        await noticed(desk, "Goal reached")
+        await wait_for_notice(desk, "Goal reached")
         assert [text for role, text in await desk.transcript() if role == "user"] == ["Win the game"]
 
 
-async def test_budgets_come_from_the_settings(tmp_path: Path, server: ModelServer, models: Models) -> None:
+async def test_budget_of_a_goal_comes_from_the_settings(tmp_path: Path, server: ModelServer, models: Models) -> None:
     settings = "[goals]\nmax_turns = 7\nmax_tokens = 200000\nmax_dollars = 1.5\nmax_minutes = 90\n"
     settings += "[models.scripted]\ninput_price = 3.0\noutput_price = 15.0\n"
     async with open_desk(tmp_path, server, settings) as desk:
         await desk.use("/goal Win the game")
-        await noticed(desk, "Goal reached")
+        await wait_for_notice(desk, "Goal reached")
         assert "- Budget: 7 turns, 200,000 tokens, $1.50, 1.5 h" in await desk.use("/goal")
 
 
 @pytest.mark.slow
-async def test_a_verification_that_takes_too_long_is_ended_with_all_it_started(
+async def test_verify_command_that_times_out_is_killed_with_its_children(
     tmp_path: Path, server: ModelServer, models: Models
 ) -> None:
     async with open_desk(tmp_path, server, "[goals]\nverify_seconds = 1\n") as desk:
         await desk.use("/goal Win | verify: echo begun; sleep 60 & echo $! > pid; wait | budget: 1 turn")
-        await noticed(desk, "Goal paused")
+        await wait_for_notice(desk, "Goal paused")
         assert "[stopped after 1 s]" in await desk.use("/goal history")
         pid = int((tmp_path / "work" / "pid").read_text())
         await until(lambda: not _is_running(pid))
 
 
 @pytest.mark.slow
-async def test_pause_ends_a_verification_that_is_running(tmp_path: Path, server: ModelServer, models: Models) -> None:
+async def test_pausing_a_goal_kills_its_running_verify_command(
+    tmp_path: Path, server: ModelServer, models: Models
+) -> None:
     async with open_desk(tmp_path, server) as desk:
         await desk.use("/goal Win | verify: sleep 60 & echo $! > pid.new; mv pid.new pid; wait")
         file = tmp_path / "work" / "pid"

@@ -1,4 +1,4 @@
-"""A conversation is handed over to a chat: the side of the terminal, with a second process on the same store."""
+"""`/handoff` in the terminal, with a gateway as a second process on the same store."""
 
 import asyncio
 import sys
@@ -23,7 +23,7 @@ from talaria.storage.sqlite.store import open_sqlite_store
 from talaria.testing.model_server import ModelServer, Say
 from talaria.testing.wait import until
 
-_LIVING = """
+_GATEWAY_PROCESS = """
 import asyncio, sys
 from datetime import timedelta
 from pathlib import Path
@@ -45,7 +45,7 @@ SECONDS = timedelta(seconds=1)
 
 @asynccontextmanager
 async def _gateway(home: Path) -> AsyncIterator[Store]:
-    """Open the store once more, as the process of a gateway that is alive."""
+    """Open the store once more, as the process of a running gateway does."""
     store = open_sqlite_store(home / "home/profiles/default/talaria.db")
     try:
         lease = await store.write(lambda tx: tx.leases.acquire(GATEWAY, timedelta(minutes=1)))
@@ -56,7 +56,7 @@ async def _gateway(home: Path) -> AsyncIterator[Store]:
         await store.close()
 
 
-async def _claimed(store: Store) -> SessionId:
+async def _wait_and_claim(store: Store) -> SessionId:
     """Wait for a request and claim it."""
     return await until(lambda: store.write(_claim))
 
@@ -72,12 +72,12 @@ async def _prepare(desk: Desk) -> None:
     await desk.application.store.write(lambda tx: write_home(tx, HOME))
 
 
-def _with_patience(desk: Desk, patience: timedelta, remark: timedelta = 10 * SECONDS) -> None:
+def _set_patience(desk: Desk, patience: timedelta, remark: timedelta = 10 * SECONDS) -> None:
     own = HandoffCommand(patience=patience, pause=timedelta(milliseconds=10), remark=remark).command
     desk.commands = tuple(own if one.name == "handoff" else one for one in REGISTRY)
 
 
-async def test_each_obstacle_is_named_in_its_order_with_what_to_do(tmp_path: Path) -> None:
+async def test_each_refusal_names_its_reason_and_the_next_step(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server, secrets=TOKEN) as desk:
         server.script(Say("one two three", pause=30))
         await desk.active_session.put()
@@ -99,12 +99,12 @@ async def test_each_obstacle_is_named_in_its_order_with_what_to_do(tmp_path: Pat
         assert not desk.screen.left
 
 
-async def test_a_completed_handoff_says_where_it_went_and_ends_the_program(tmp_path: Path) -> None:
+async def test_completed_handoff_shows_the_target_and_ends_the_program(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server, secrets=TOKEN) as desk, _gateway(tmp_path) as other:
         await _prepare(desk)
         async with asyncio.TaskGroup() as group:
             using = group.create_task(desk.use("/handoff telegram"))
-            session_id = await _claimed(other)
+            session_id = await _wait_and_claim(other)
             await desk.place.told("is moving it")
 
             def complete(tx: Transaction) -> None:
@@ -121,12 +121,12 @@ async def test_a_completed_handoff_says_where_it_went_and_ends_the_program(tmp_p
         assert desk.screen.left
 
 
-async def test_a_failed_handoff_says_why_and_the_conversation_continues(tmp_path: Path) -> None:
+async def test_failed_handoff_shows_the_reason_and_the_session_continues(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server, secrets=TOKEN) as desk, _gateway(tmp_path) as other:
         await _prepare(desk)
         async with asyncio.TaskGroup() as group:
             using = group.create_task(desk.use("/handoff telegram"))
-            session_id = await _claimed(other)
+            session_id = await _wait_and_claim(other)
             await other.write(lambda tx: tx.handoffs.fail_handoff(session_id, "the bot is not in that chat"))
         assert using.result().endswith("The conversation stays here: the bot is not in that chat.")
         assert desk.screen is not None
@@ -135,14 +135,14 @@ async def test_a_failed_handoff_says_why_and_the_conversation_continues(tmp_path
 
 
 @pytest.mark.parametrize("claimed", [False, True])
-async def test_a_request_that_nobody_fulfils_in_time_is_withdrawn(tmp_path: Path, claimed: bool) -> None:
+async def test_handoff_that_is_not_finished_in_time_is_withdrawn(tmp_path: Path, claimed: bool) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server, secrets=TOKEN) as desk, _gateway(tmp_path) as other:
         await _prepare(desk)
-        _with_patience(desk, 0.4 * SECONDS, remark=0.1 * SECONDS)
+        _set_patience(desk, 0.4 * SECONDS, remark=0.1 * SECONDS)
         async with asyncio.TaskGroup() as group:
             using = group.create_task(desk.use("/handoff telegram"))
             if claimed:
-                await _claimed(other)
+                await _wait_and_claim(other)
         shown = using.result()
         assert "Still waiting" in shown
         assert shown.endswith("The conversation stays here: no gateway finished it within 0.4 s.")
@@ -153,15 +153,15 @@ async def test_a_request_that_nobody_fulfils_in_time_is_withdrawn(tmp_path: Path
         assert not desk.screen.left
 
 
-async def test_what_was_done_at_the_last_moment_counts(tmp_path: Path) -> None:
-    """Nobody looks any more between the end of the move and the end of the patience."""
+async def test_handoff_completed_just_before_the_timeout_counts(tmp_path: Path) -> None:
+    """The handoff is completed after the last poll and before the timeout."""
     async with ModelServer() as server, open_desk(tmp_path, server, secrets=TOKEN) as desk, _gateway(tmp_path) as other:
         await _prepare(desk)
         rarely = HandoffCommand(patience=0.1 * SECONDS, pause=4 * SECONDS).command
         desk.commands = tuple(rarely if one.name == "handoff" else one for one in REGISTRY)
         async with asyncio.TaskGroup() as group:
             using = group.create_task(desk.use("/handoff telegram"))
-            session_id = await _claimed(other)
+            session_id = await _wait_and_claim(other)
             assert await other.write(lambda tx: tx.handoffs.complete_handoff(session_id))
         assert "This conversation has moved to Telegram" in using.result()
         state = await other.read(lambda tx: tx.handoffs.get_handoff_state(session_id))
@@ -178,7 +178,7 @@ async def test_cancelling_the_wait_withdraws_the_request(tmp_path: Path) -> None
             await desk.place.told("Handing off")
             using.cancel()
         assert await other.read(lambda tx: tx.handoffs.list_pending_handoffs()) == []
-        await until(lambda: not desk.active_session.busy)  # it looks for messages that came meanwhile
+        await until(lambda: not desk.active_session.busy)  # it looks for messages that arrived meanwhile
         here = desk.active_session.session_id
         assert await desk.application.store.write(lambda tx: tx.handoffs.request_handoff(here, "telegram"))
         assert "already being handed off" in await desk.use("/handoff telegram")
@@ -193,10 +193,10 @@ async def test_cancel_withdraws_the_request(tmp_path: Path, claimed: bool) -> No
             using = group.create_task(desk.use("/handoff telegram"))
             await desk.place.told("Handing off")
             if claimed:
-                await _claimed(other)
+                await _wait_and_claim(other)
             status = await desk.use("/status")
-            how = "being moved" if claimed else "waiting for the gateway"
-            assert f"- Handoff: to Telegram, {how} (`/handoff cancel` cancels it)" in status
+            state = "being moved" if claimed else "waiting for the gateway"
+            assert f"- Handoff: to Telegram, {state} (`/handoff cancel` cancels it)" in status
             await desk.use("/handoff cancel")
         assert using.result().endswith("The conversation stays here: you cancelled it.")
         assert "HandoffCommand" not in await desk.use("/status")
@@ -208,7 +208,7 @@ async def test_cancel_withdraws_the_request(tmp_path: Path, claimed: bool) -> No
         await desk.say("still here")
 
 
-async def test_message_sent_meanwhile_waits_for_the_chat(tmp_path: Path) -> None:
+async def test_message_sent_during_a_handoff_waits_for_the_chat(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server, secrets=TOKEN) as desk, _gateway(tmp_path) as other:
         await _prepare(desk)
         before = len(server.received)
@@ -217,7 +217,7 @@ async def test_message_sent_meanwhile_waits_for_the_chat(tmp_path: Path) -> None
             await desk.place.told("Handing off")
             with pytest.raises(Busy, match=r"handed off to Telegram\. I'll answer there"):
                 await desk.say("and the oars?")
-            session_id = await _claimed(other)
+            session_id = await _wait_and_claim(other)
 
             def complete(tx: Transaction) -> None:
                 assert tx.handoffs.complete_handoff(session_id)
@@ -230,7 +230,7 @@ async def test_message_sent_meanwhile_waits_for_the_chat(tmp_path: Path) -> None
         assert len(server.received) == before
 
 
-async def test_message_sent_meanwhile_is_answered_here_if_the_conversation_stays(tmp_path: Path) -> None:
+async def test_message_sent_during_a_cancelled_handoff_is_answered_in_the_terminal(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server, secrets=TOKEN) as desk, _gateway(tmp_path):
         await _prepare(desk)
         server.answering(lambda received: Say(f"re: {received.question}"))
@@ -242,11 +242,11 @@ async def test_message_sent_meanwhile_is_answered_here_if_the_conversation_stays
             await desk.use("/handoff cancel")
         await desk.active_session.chat.conversation.settled()
         here = desk.active_session.session_id
-        said = await desk.application.store.read(lambda tx: [one.message.text for one in tx.messages.load(here)])
-        assert said[-2:] == ["and the oars?", "re: and the oars?"]
+        texts = await desk.application.store.read(lambda tx: [one.message.text for one in tx.messages.load(here)])
+        assert texts[-2:] == ["and the oars?", "re: and the oars?"]
 
 
-async def test_terminal_that_opens_the_conversation_withdraws_an_abandoned_request(tmp_path: Path) -> None:
+async def test_resuming_a_session_withdraws_its_abandoned_handoff(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server, secrets=TOKEN) as desk:
         await _prepare(desk)
         here = desk.active_session.session_id
@@ -259,7 +259,7 @@ async def test_terminal_that_opens_the_conversation_withdraws_an_abandoned_reque
         await desk.say("still here")
 
 
-async def test_help_on_slack_shows_how_commands_are_typed(tmp_path: Path) -> None:
+async def test_refusal_for_slack_names_the_slash_command_of_slack(tmp_path: Path) -> None:
     secrets = "SLACK_BOT_TOKEN=xoxb-1\nSLACK_APP_TOKEN=xapp-1\n"
     async with ModelServer() as server, open_desk(tmp_path, server, secrets=secrets) as desk:
         assert await desk.use("/handoff slack") == (
@@ -267,7 +267,7 @@ async def test_help_on_slack_shows_how_commands_are_typed(tmp_path: Path) -> Non
         )
 
 
-async def test_only_configured_platforms_are_offered(tmp_path: Path) -> None:
+async def test_completions_of_handoff_contain_only_configured_platforms(tmp_path: Path) -> None:
     secrets = TOKEN + "SLACK_BOT_TOKEN=xoxb-1\n"
     async with ModelServer() as server, open_desk(tmp_path, server, secrets=secrets) as desk:
         networks = {name: name == "telegram" for name, network in BUILT_IN_PLATFORMS.items() if network.secrets}
@@ -281,7 +281,7 @@ async def test_only_configured_platforms_are_offered(tmp_path: Path) -> None:
         ]
 
 
-async def test_sethome_keeps_the_address_of_the_chat(tmp_path: Path) -> None:
+async def test_sethome_stores_the_address_of_the_chat(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server, chat=HOME.address) as desk:
         assert "home chat on Telegram" in await desk.use("/sethome Family")
         assert await desk.application.store.read(lambda tx: read_home(tx, "telegram")) == HOME
@@ -292,12 +292,12 @@ async def test_sethome_keeps_the_address_of_the_chat(tmp_path: Path) -> None:
         assert await desk.application.store.read(lambda tx: read_home(tx, "discord")) is None
 
 
-async def test_a_gateway_that_was_killed_is_not_alive(tmp_path: Path) -> None:
+async def test_killed_gateway_is_not_reported_as_alive(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server) as desk:
         assert not await desk.application.store.read(is_gateway_alive)
         file = tmp_path / "home/profiles/default/talaria.db"
         child = await asyncio.create_subprocess_exec(
-            sys.executable, "-c", _LIVING, str(file), GATEWAY, stdout=asyncio.subprocess.PIPE
+            sys.executable, "-c", _GATEWAY_PROCESS, str(file), GATEWAY, stdout=asyncio.subprocess.PIPE
         )
         assert child.stdout is not None
         assert await child.stdout.readline() == b"held\n"

@@ -25,7 +25,7 @@ def tools(server: ModelServer, request: int) -> list[str]:
 
 
 async def breaks(desk: Desk) -> list[str]:
-    """Return the recorded reasons for another prefix."""
+    """Return the recorded reasons of prefix breaks."""
     stream = f"session:{desk.active_session.session_id}"
     stored = await desk.application.store.read(lambda tx: tx.events.after(stream, 0))
     return [one.payload for one in stored if one.kind == PREFIX_BREAK]
@@ -64,7 +64,7 @@ async def test_changed_settings_apply_to_the_next_turn_of_an_open_terminal(tmp_p
 
 
 @pytest.mark.slow
-async def test_servers_are_listed_described_and_reconnected(tmp_path: Path, server: ModelServer) -> None:
+async def test_mcp_servers_are_listed_described_and_reconnected(tmp_path: Path, server: ModelServer) -> None:
     server.script(Say(calls=[Ask("mcp_counter_count", {})]), Say("Ok."), Say(calls=[Ask("mcp_counter_count", {})]))
     gone = '[mcp.gone]\ncommand = "/no/such/program"\n[mcp.off]\ncommand = "x"\nenabled = false\n'
     async with open_desk(tmp_path, server, COUNTER + gone) as desk:
@@ -86,7 +86,7 @@ async def test_servers_are_listed_described_and_reconnected(tmp_path: Path, serv
 
 
 @pytest.mark.slow
-async def test_prompts_are_commands_that_send_a_message(tmp_path: Path, server: ModelServer) -> None:
+async def test_mcp_prompts_are_commands_that_send_a_message(tmp_path: Path, server: ModelServer) -> None:
     server.script(Say("Hello!"))
     async with open_desk(tmp_path, server, COUNTER) as desk:
         desk.commands = (*desk.commands, *list_prompt_commands(desk.active_session))

@@ -1,4 +1,4 @@
-"""What answers in a conversation and in which manner, chosen with commands: `/model`, `/provider` and their like."""
+"""Model and options of a session, set with commands: `/model`, `/provider`, `/reasoning` and `/personality`."""
 
 from collections.abc import AsyncIterator
 from itertools import pairwise
@@ -34,12 +34,12 @@ async def desk(tmp_path: Path, server: ModelServer) -> AsyncIterator[Desk]:
         yield desk
 
 
-async def test_model_says_what_answers_and_why(desk: Desk) -> None:
+async def test_model_shows_the_model_of_the_session_and_why_it_was_chosen(desk: Desk) -> None:
     shown = await desk.use("/model")
     assert shown.startswith("This conversation uses `mine:scripted`. Chosen by the setting `model.provider`.")
 
 
-async def test_another_model_answers_from_the_next_message_on(desk: Desk, server: ModelServer) -> None:
+async def test_changed_model_is_used_from_the_next_message(desk: Desk, server: ModelServer) -> None:
     await desk.say("one")
     shown = await desk.use("/model clever")
     assert "now uses `mine:clever`" in shown
@@ -50,14 +50,14 @@ async def test_another_model_answers_from_the_next_message_on(desk: Desk, server
     assert "Chosen for this conversation." in await desk.use("/model")
 
 
-async def test_the_default_model_comes_back(desk: Desk, server: ModelServer) -> None:
+async def test_model_default_restores_the_model_of_the_settings(desk: Desk, server: ModelServer) -> None:
     await desk.use("/model mine:clever")
     assert "now uses `mine:scripted`, as in the settings" in await desk.use("/model default")
     await desk.say("hi")
     assert _models(server) == ["scripted"]
 
 
-async def test_a_model_is_chosen_for_one_conversation_and_stays_with_it(tmp_path: Path, server: ModelServer) -> None:
+async def test_model_is_chosen_for_one_session_and_stored_with_it(tmp_path: Path, server: ModelServer) -> None:
     async with open_desk(tmp_path, server) as desk:
         await desk.say("one")
         await desk.use("/model clever")
@@ -72,7 +72,7 @@ async def test_a_model_is_chosen_for_one_conversation_and_stays_with_it(tmp_path
     assert session.model == "clever"
 
 
-async def test_the_command_wins_over_what_the_program_was_started_with(tmp_path: Path, server: ModelServer) -> None:
+async def test_model_command_overrides_the_model_of_the_command_line(tmp_path: Path, server: ModelServer) -> None:
     async with open_desk(tmp_path, server, model="mine:scripted") as desk:
         assert "Chosen when this chat was opened." in await desk.use("/model")
         await desk.use("/model clever")
@@ -80,13 +80,13 @@ async def test_the_command_wins_over_what_the_program_was_started_with(tmp_path:
     assert _models(server) == ["clever"]
 
 
-async def test_an_unknown_model_changes_nothing(desk: Desk, server: ModelServer) -> None:
+async def test_unknown_model_does_not_change_the_model(desk: Desk, server: ModelServer) -> None:
     assert "clever" in await desk.use("/model clevr")
     await desk.say("hi")
     assert _models(server) == ["scripted"]
 
 
-async def test_nothing_is_changed_under_a_running_turn(desk: Desk, server: ModelServer) -> None:
+async def test_model_options_and_tools_cannot_be_changed_during_a_turn(desk: Desk, server: ModelServer) -> None:
     server.script(Silence())
     await desk.use("/queue go")
     await server.arrived()
@@ -96,18 +96,18 @@ async def test_nothing_is_changed_under_a_running_turn(desk: Desk, server: Model
     desk.active_session.chat.conversation.stop()
 
 
-async def test_the_models_that_can_be_used_are_offered(desk: Desk) -> None:
+async def test_usable_models_are_offered_as_completions(desk: Desk) -> None:
     assert [name for name, _ in await desk.offers("model")][:2] == ["mine:scripted", "mine:clever"]
     await desk.use("/model clever")
     assert (await desk.offers("model"))[0] == ("default", "as in the settings")
 
 
-async def test_a_sender_who_is_not_the_owner_cannot_choose_a_model(desk: Desk) -> None:
+async def test_guest_cannot_choose_a_model(desk: Desk) -> None:
     refusal = "Only the owner of this agent can use `/model`."
     assert await desk.use("/model clever", author=Author("eve", owner=False)) == refusal
 
 
-async def test_provider_lists_and_chooses(desk: Desk, server: ModelServer) -> None:
+async def test_provider_lists_and_chooses_providers(desk: Desk, server: ModelServer) -> None:
     assert "- `mine`: 2 models, used here" in await desk.use("/provider")
     assert ("mine", "2 models") in await desk.offers("provider")
     await desk.use("/model clever")
@@ -115,7 +115,7 @@ async def test_provider_lists_and_chooses(desk: Desk, server: ModelServer) -> No
     assert "There is no" in await desk.use("/provider nowhere") or "No configured provider" in desk.shown[-1]
 
 
-async def test_reasoning_sets_how_much_the_model_thinks(desk: Desk, server: ModelServer) -> None:
+async def test_reasoning_sets_the_effort_of_the_model(desk: Desk, server: ModelServer) -> None:
     await desk.use("/model clever")
     assert "`model default`, as in the settings. Reasoning output: hidden." in await desk.use("/reasoning")
     await desk.say("one")
@@ -128,7 +128,7 @@ async def test_reasoning_sets_how_much_the_model_thinks(desk: Desk, server: Mode
     assert await _breaks(desk) == ["the model's options changed"] * 2
 
 
-async def test_thoughts_are_shown_or_hidden_in_this_place(desk: Desk) -> None:
+async def test_reasoning_output_is_shown_or_hidden_on_this_surface(desk: Desk) -> None:
     await desk.use("/reasoning show")
     assert desk.place.display.reasoning
     await desk.use("/reasoning hide")
@@ -137,7 +137,7 @@ async def test_thoughts_are_shown_or_hidden_in_this_place(desk: Desk) -> None:
     assert ("high", "a lot of reasoning; takes time and tokens") in await desk.offers("reasoning")
 
 
-async def test_a_personality_changes_the_instructions_once(desk: Desk, server: ModelServer) -> None:
+async def test_personality_changes_the_instructions_until_it_is_removed(desk: Desk, server: ModelServer) -> None:
     await desk.say("one")
     assert "- `pirate`: Speak like an old sea captain" in await desk.use("/personality")
     await desk.use("/personality pirate")
@@ -151,12 +151,12 @@ async def test_a_personality_changes_the_instructions_once(desk: Desk, server: M
     assert "`pirate` (chosen here)" not in await desk.use("/personality")
 
 
-async def test_an_unknown_personality_is_named_with_those_there_are(desk: Desk) -> None:
+async def test_unknown_personality_is_answered_with_the_available_ones(desk: Desk) -> None:
     assert "There is no personality `duke`. Available: concise, pirate" in await desk.use("/personality duke")
     assert "pirate" in dict(await desk.offers("personality"))
 
 
-async def test_what_does_not_concern_the_model_leaves_the_prefix_alone(desk: Desk, server: ModelServer) -> None:
+async def test_commands_unrelated_to_the_model_do_not_break_the_prefix(desk: Desk, server: ModelServer) -> None:
     for command in ("/model", "/reasoning show", "/verbose all", "/footer on", "/tools", "/personality", "/config"):
         await desk.say("and?")
         await desk.use(command)

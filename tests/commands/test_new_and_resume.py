@@ -1,4 +1,4 @@
-"""From one conversation to another: `/new` and `/resume`."""
+"""Switching between sessions: `/new` and `/resume`."""
 
 from pathlib import Path
 
@@ -11,12 +11,12 @@ from talaria.core.ids import SessionId
 from talaria.sessions.preferences import Preferences, write_preferences
 from talaria.testing.model_server import ModelServer, Say
 
-STRANGER = Author("Somebody", owner=False)
+GUEST = Author("Somebody", owner=False)
 
 
-async def _talk(desk: Desk, title: str, *words: str) -> SessionId:
-    """Have a conversation of this title, and leave it for a new one."""
-    for text in words:
+async def _talk(desk: Desk, title: str, *messages: str) -> SessionId:
+    """Create a session with this title and these messages, and leave it for a new one."""
+    for text in messages:
         await desk.say(text)
     here = desk.active_session.session_id
     await desk.use(f"/title {title}")
@@ -24,7 +24,7 @@ async def _talk(desk: Desk, title: str, *words: str) -> SessionId:
     return here
 
 
-async def test_new_leaves_the_old_one_and_says_how_to_get_back(tmp_path: Path) -> None:
+async def test_new_starts_a_session_and_shows_how_to_resume_the_previous_one(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server) as desk:
         await desk.say("hi")
         before = desk.active_session.session_id
@@ -40,25 +40,25 @@ async def test_new_leaves_the_old_one_and_says_how_to_get_back(tmp_path: Path) -
         assert "`/resume Trains`" in await desk.use("/reset")
 
 
-async def test_new_out_of_an_empty_conversation_leaves_nothing_behind(tmp_path: Path) -> None:
+async def test_new_in_an_empty_session_deletes_the_empty_session(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server) as desk:
         before = desk.active_session.session_id
         assert await desk.use("/new") == "Started a new conversation."
         assert await desk.application.store.read(lambda tx: tx.sessions.get(before)) is None
 
 
-async def test_resume_finds_by_id_title_and_part_and_shows_the_last_exchange(tmp_path: Path) -> None:
+async def test_resume_finds_a_session_by_id_or_title_and_shows_the_last_exchange(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server) as desk:
         server.script(Say("By day."), Say("Take the **night train**."))
         trains = await _talk(desk, "Night trains", "How to Vienna?", "And cheaper?")
-        for words in (trains, trains[:12], "night TRAINS", "ains"):
-            shown = await desk.use(f"/resume {words}")
+        for query in (trains, trains[:12], "night TRAINS", "ains"):
+            shown = await desk.use(f"/resume {query}")
             assert desk.active_session.session_id == trains
             assert shown == "Back in *Night trains*.\n\n> **You:** And cheaper?\n\nTake the **night train**."
             await desk.use("/new")
 
 
-async def test_resume_without_words_lets_one_choose_among_the_latest(tmp_path: Path) -> None:
+async def test_resume_without_arguments_offers_the_latest_sessions(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server) as desk:
         ids = [await _talk(desk, f"Talk {number}", "hi") for number in range(12)]
         desk.place.answers = [2, None]
@@ -71,7 +71,7 @@ async def test_resume_without_words_lets_one_choose_among_the_latest(tmp_path: P
         assert desk.active_session.session_id == ids[9]
 
 
-async def test_resume_asks_where_several_fit_and_knows_where_one_is(tmp_path: Path) -> None:
+async def test_resume_asks_which_of_several_matches_is_meant(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server) as desk:
         assert await desk.use("/resume") == "There are no other conversations yet."
         vienna = await _talk(desk, "Train to Vienna", "hi")
@@ -83,7 +83,7 @@ async def test_resume_asks_where_several_fit_and_knows_where_one_is(tmp_path: Pa
         assert await desk.use("/resume vienna") == "You're already in this conversation."
 
 
-async def test_an_unknown_conversation_is_said_with_the_nearest_titles(tmp_path: Path) -> None:
+async def test_resume_of_an_unknown_title_suggests_the_nearest_title(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server) as desk:
         await _talk(desk, "Train to Vienna", "hi")
         here = desk.active_session.session_id
@@ -94,7 +94,7 @@ async def test_an_unknown_conversation_is_said_with_the_nearest_titles(tmp_path:
         assert desk.active_session.session_id == here
 
 
-async def test_an_archived_conversation_comes_back_into_use(tmp_path: Path) -> None:
+async def test_archived_session_can_be_resumed(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server) as desk:
         old = await _talk(desk, "Old things", "hi")
         await desk.application.store.write(lambda tx: tx.sessions.update(old, SessionChanges(archived=True)))
@@ -102,7 +102,7 @@ async def test_an_archived_conversation_comes_back_into_use(tmp_path: Path) -> N
         assert desk.active_session.session_id == old
 
 
-async def test_a_conversation_that_cannot_be_opened_is_said_and_this_one_continues(tmp_path: Path) -> None:
+async def test_failed_resume_is_reported_and_the_active_session_continues(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server) as desk:
         lost = await _talk(desk, "Lost", "hi")
         here = desk.active_session.session_id
@@ -113,34 +113,34 @@ async def test_a_conversation_that_cannot_be_opened_is_said_and_this_one_continu
         await desk.say("still here?")
 
 
-async def test_a_stranger_is_offered_nothing_of_the_owner(tmp_path: Path) -> None:
+async def test_guest_cannot_find_sessions_of_the_owner(tmp_path: Path) -> None:
     async with (
         ModelServer() as server,
         open_desk(tmp_path, server, chat=Address("telegram", "9", "group"), audience="telegram/9") as desk,
     ):
         await _talk(desk, "Secret plans", "hi")
-        assert await desk.use("/resume secret", author=STRANGER) == "I couldn't find that."
-        assert await desk.use("/resume", author=STRANGER) == "I couldn't find that."
+        assert await desk.use("/resume secret", author=GUEST) == "I couldn't find that."
+        assert await desk.use("/resume", author=GUEST) == "I couldn't find that."
         assert desk.place.asked == []
-        assert "Secret" not in await desk.use("/sessions", author=STRANGER)
-        assert await desk.use("/search hi", author=STRANGER) == "Nothing found."
+        assert "Secret" not in await desk.use("/sessions", author=GUEST)
+        assert await desk.use("/search hi", author=GUEST) == "Nothing found."
         assert await desk.offers("/resume") != []
 
 
-async def test_a_person_sees_only_their_own_conversations(tmp_path: Path) -> None:
+async def test_guest_sees_only_their_own_sessions(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server, chat=Address("telegram", "9")) as desk:
         await _talk(desk, "Secret plans", "hi")
         own = NewSession(source="telegram", title="Own plans", owner="ana")
-        made = await desk.application.store.write(lambda tx: tx.sessions.create(own))
+        created = await desk.application.store.write(lambda tx: tx.sessions.create(own))
         here = desk.active_session.session_id
         await desk.application.store.write(lambda tx: tx.sessions.update(here, SessionChanges(owner="ana")))
-        assert "Own plans" in await desk.use("/sessions", author=STRANGER)
+        assert "Own plans" in await desk.use("/sessions", author=GUEST)
         assert "Secret" not in "".join(desk.shown[-1:])
-        await desk.use("/resume plans", author=STRANGER)
-        assert desk.active_session.session_id == made.id
+        await desk.use("/resume plans", author=GUEST)
+        assert desk.active_session.session_id == created.id
 
 
-async def test_titles_are_offered_for_resume_and_ids_where_titles_will_not_do(tmp_path: Path) -> None:
+async def test_completions_of_resume_are_titles_or_ids_if_titles_are_ambiguous(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server) as desk:
         await _talk(desk, "Twice", "one")
         twice = await _talk(desk, "Twice", "two")
@@ -151,7 +151,7 @@ async def test_titles_are_offered_for_resume_and_ids_where_titles_will_not_do(tm
         assert "Twice" in offered[twice]
 
 
-async def test_a_chat_is_bound_to_what_is_resumed_there(tmp_path: Path) -> None:
+async def test_resume_in_a_chat_binds_the_chat_to_the_session(tmp_path: Path) -> None:
     chat = Address("telegram", "9")
     async with ModelServer() as server, open_desk(tmp_path, server, chat=chat, key="telegram:9") as desk:
         trains = await _talk(desk, "Trains", "hi")
@@ -161,7 +161,7 @@ async def test_a_chat_is_bound_to_what_is_resumed_there(tmp_path: Path) -> None:
         assert binding.session_id == trains
 
 
-async def test_the_owner_sees_in_a_group_what_was_said_there(tmp_path: Path) -> None:
+async def test_owner_in_a_group_sees_only_sessions_of_that_group(tmp_path: Path) -> None:
     async with ModelServer() as server:
         async with open_desk(tmp_path, server) as desk:
             private = await _talk(desk, "Secret plans", "hi there")
@@ -181,7 +181,7 @@ async def test_the_owner_sees_in_a_group_what_was_said_there(tmp_path: Path) -> 
             assert await _audience(desk, private) == ""
 
 
-async def test_at_the_terminal_others_are_reached_by_their_whole_id_alone(tmp_path: Path) -> None:
+async def test_terminal_resumes_sessions_of_others_only_by_their_full_id(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server) as desk:
         new = NewSession(source="telegram", title="Plans of Ana", owner="ana")
         hers = await desk.application.store.write(lambda tx: tx.sessions.create(new))

@@ -18,7 +18,7 @@ async def desk(tmp_path: Path, server: ModelServer) -> AsyncIterator[Desk]:
         yield desk
 
 
-async def test_requests_are_listed_approved_and_refused(desk: Desk) -> None:
+async def test_pairing_requests_are_listed_approved_and_refused(desk: Desk) -> None:
     store = desk.application.store
     assert await desk.use("/pairing") == "There are no pairing requests."
     code = await store.write(lambda tx: offer_code(tx, PairedPerson("telegram", "7", "Ann")))
@@ -31,7 +31,7 @@ async def test_requests_are_listed_approved_and_refused(desk: Desk) -> None:
     assert "/pairing approve PLATFORM CODE" in await desk.use("/pairing approve")
 
 
-async def test_a_browser_is_signed_in(desk: Desk) -> None:
+async def test_browser_is_signed_in_by_its_code(desk: Desk) -> None:
     store = desk.application.store
     offered = await store.write(lambda tx: offer_browser_code(tx, "Firefox on Linux"))
     assert offered is not None

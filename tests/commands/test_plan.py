@@ -57,8 +57,8 @@ async def test_an_approved_plan_is_carried_out_in_the_same_turn(tmp_path: Path) 
         await desk.use("/plan write the result")
         await asyncio.gather(settled(desk), answer(desk, "once"))
         assert (tmp_path / "work" / "result").read_text() == "done"
-        (asked,) = questions(desk)
-        assert asked.summary == "First step: write_file: result"
+        (question,) = questions(desk)
+        assert question.summary == "First step: write_file: result"
         assert "Plan mode is off" in await desk.use("/plan status")
         assert b"Plan mode is on" in server.received[0].body
 
@@ -106,7 +106,7 @@ async def test_plan_mode_can_be_left(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("options", [{"plan": True}, {"chat": Address("telegram", "1"), "key": "k", "plan": True}])
-async def test_a_conversation_can_start_in_plan_mode(tmp_path: Path, options: dict[str, Any]) -> None:
+async def test_session_can_start_in_plan_mode(tmp_path: Path, options: dict[str, Any]) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server, OFF, **options) as desk:
         server.script(WRITE, Say("A plan first, then."))
         await desk.say("write")
@@ -114,7 +114,7 @@ async def test_a_conversation_can_start_in_plan_mode(tmp_path: Path, options: di
         assert "Plan mode is on" in refusals(desk)[0]
 
 
-async def test_instructions_and_tools_of_requests_stay_the_same(tmp_path: Path) -> None:
+async def test_plan_mode_does_not_change_instructions_and_tools_of_requests(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server, OFF) as desk:
         server.script(Say("Hello."), Say("The plan."))
         await desk.say("hello")

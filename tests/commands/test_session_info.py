@@ -1,4 +1,4 @@
-"""What commands tell about conversations: lists, finds, history, files, figures."""
+"""Commands with information about sessions: lists, search, history, export, status and usage."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -20,11 +20,11 @@ from talaria.sessions.keys import build_session_key
 from talaria.sessions.transcript_export import Transcript
 from talaria.testing.model_server import Ask, ModelServer, Say, Tokens
 
-STRANGER = Author("Somebody", owner=False)
+GUEST = Author("Somebody", owner=False)
 LOOK = Ask("todo", {"steps": [{"text": "look"}]})
 
 
-async def test_sessions_lists_the_latest_with_the_current_one_marked(tmp_path: Path) -> None:
+async def test_sessions_lists_the_latest_and_marks_the_active_one(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server) as desk:
         await desk.say("How do I get to Vienna by train?")
         first = desk.active_session.session_id
@@ -41,7 +41,7 @@ async def test_sessions_lists_the_latest_with_the_current_one_marked(tmp_path: P
         assert "isn't a whole number" in await desk.use("/sessions 0")
 
 
-async def test_search_shows_finds_by_conversation_and_how_to_continue(tmp_path: Path) -> None:
+async def test_search_shows_hits_by_session_and_how_to_resume_it(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server) as desk:
         server.script(Say("The night train leaves at nine."), Say("No."))
         await desk.say("When does the train to *Vienna* leave?")
@@ -58,7 +58,7 @@ async def test_search_shows_finds_by_conversation_and_how_to_continue(tmp_path: 
         assert await desk.use('/search "((" ***') == "Nothing found."
 
 
-async def test_history_shows_tools_in_a_line_each(tmp_path: Path) -> None:
+async def test_history_shows_each_tool_call_in_one_line(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server) as desk:
         assert await desk.use("/history") == "Nothing has been said here yet."
         server.script(Say("Let me see.", calls=[LOOK]), Say("```\ncode\n```"))
@@ -71,20 +71,20 @@ async def test_history_shows_tools_in_a_line_each(tmp_path: Path) -> None:
         assert (await desk.use("/history 1")).startswith("*3 earlier; `/save` writes them all to a file.*")
 
 
-async def test_what_was_sent_from_elsewhere_is_shown_with_where_it_came_from(tmp_path: Path) -> None:
-    place = Address("loopback", "ann")
-    parcel = CrossPost(
-        key="1", address=place, content=Content(text="Dinner at 7."), source="a script", at=datetime.now(UTC)
+async def test_history_shows_the_source_of_a_cross_post(tmp_path: Path) -> None:
+    chat = Address("loopback", "ann")
+    post = CrossPost(
+        key="1", address=chat, content=Content(text="Dinner at 7."), source="a script", at=datetime.now(UTC)
     )
     async with (
         ModelServer() as server,
-        open_desk(tmp_path, server, chat=place, key=build_session_key(place)) as desk,
+        open_desk(tmp_path, server, chat=chat, key=build_session_key(chat)) as desk,
     ):
         await desk.say("hello")
         await desk.application.store.write(
-            lambda tx: tx.bindings.bind(desk.active_session.key, desk.active_session.session_id, place)
+            lambda tx: tx.bindings.bind(desk.active_session.key, desk.active_session.session_id, chat)
         )
-        await desk.application.store.write(lambda tx: send_cross_post(tx, parcel))
+        await desk.application.store.write(lambda tx: send_cross_post(tx, post))
         assert (await desk.use("/history 1")).endswith("**Agent, from a script** · just now\n\nDinner at 7.")
         before = desk.active_session.session_id
         await desk.use("/new")
@@ -92,7 +92,7 @@ async def test_what_was_sent_from_elsewhere_is_shown_with_where_it_came_from(tmp
         assert shown.endswith("> **You:** hello\n\nok\n\n**Agent, from a script:** Dinner at 7.")
 
 
-async def test_a_long_message_is_cut_with_its_code_closed(tmp_path: Path) -> None:
+async def test_history_cuts_a_long_message_and_closes_its_code_block(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server) as desk:
         server.script(Say("```\n" + "x = 1\n" * 500 + "```"))
         await desk.say("hi")
@@ -101,7 +101,7 @@ async def test_a_long_message_is_cut_with_its_code_closed(tmp_path: Path) -> Non
         assert shown.endswith("…\n```")
 
 
-async def test_save_writes_a_file_into_the_workspace_and_never_over_another(tmp_path: Path) -> None:
+async def test_save_writes_a_file_to_the_workspace_and_never_overwrites_one(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server) as desk:
         assert "nothing to save" in await desk.use("/save")
         await desk.say("hi")
@@ -121,7 +121,7 @@ async def test_save_writes_a_file_into_the_workspace_and_never_over_another(tmp_
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("arguments", "error"),
     [
         ("a b", "takes one file"),
         ("--xml", "takes one file"),
@@ -129,22 +129,22 @@ async def test_save_writes_a_file_into_the_workspace_and_never_over_another(tmp_
         ("missing/folder/x.md", "Can't write"),
     ],
 )
-async def test_save_says_what_is_wrong(tmp_path: Path, words: str, said: str) -> None:
+async def test_save_reports_invalid_arguments(tmp_path: Path, arguments: str, error: str) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server) as desk:
         await desk.say("hi")
-        assert said in await desk.use(f"/save {words}")
+        assert error in await desk.use(f"/save {arguments}")
         assert list((tmp_path / "work").iterdir()) == []
 
 
-async def test_save_is_for_the_owner(tmp_path: Path) -> None:
+async def test_only_the_owner_can_save_the_transcript(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server, chat=Address("telegram", "1")) as desk:
         await desk.say("hi")
-        assert "Only the owner" in await desk.use("/save", author=STRANGER)
+        assert "Only the owner" in await desk.use("/save", author=GUEST)
         assert "Saved 2 messages to" in await desk.use("/save")
 
 
 @pytest.mark.slow
-async def test_compress_says_what_was_gained_or_that_there_is_nothing(tmp_path: Path) -> None:
+async def test_compress_shows_the_saved_tokens_or_that_the_session_is_too_short(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server) as desk:
         await desk.say("hi")
         assert "too short to gain" in await desk.use("/compress")
@@ -162,7 +162,7 @@ async def test_compress_says_what_was_gained_or_that_there_is_nothing(tmp_path: 
         assert long in server.received[-1].body.decode()
 
 
-async def test_status_tells_where_one_is_and_what_is_running(tmp_path: Path) -> None:
+async def test_status_shows_session_model_folder_branch_and_gateway(tmp_path: Path) -> None:
     async with ModelServer() as server, open_desk(tmp_path, server) as desk:
         shown = await desk.use("/status")
         assert "0 messages" in shown
@@ -183,7 +183,7 @@ async def test_status_tells_where_one_is_and_what_is_running(tmp_path: Path) -> 
         assert f"- Branch of: *Trip*, `{before}`, from message 2" in shown
         assert "about " in shown
         assert "- Gateway: running" in shown
-        assert "Folder" not in await desk.use("/status", author=STRANGER)
+        assert "Folder" not in await desk.use("/status", author=GUEST)
 
 
 async def test_status_shows_running_turn_pending_messages_and_goal(tmp_path: Path) -> None:
@@ -192,8 +192,8 @@ async def test_status_shows_running_turn_pending_messages_and_goal(tmp_path: Pat
         await desk.use("/goal count to ten")
         await server.arrived()
         here = desk.active_session.session_id
-        waits = Arrival(session_id=here, source="cli", external_id="2", payload="{}", priority=-9)
-        await desk.application.store.write(lambda tx: tx.inbox.add(waits))
+        arrival = Arrival(session_id=here, source="cli", external_id="2", payload="{}", priority=-9)
+        await desk.application.store.write(lambda tx: tx.inbox.add(arrival))
         shown = await desk.use("/status")
         assert "- Turn: running" in shown
         assert "- Waiting: 1 message" in shown
@@ -221,12 +221,12 @@ async def test_usage_counts_tokens_calls_and_money(tmp_path: Path) -> None:
         shown = await desk.use("/usage")
         assert "- This conversation: 2 model calls, 10 tokens in (0% cached), 0 out, $2.50." in shown
         assert "- Including the conversation it was branched from: 3 model calls, 1,010 tokens in" in shown
-        assert "Spent" not in await desk.use("/usage", author=STRANGER)
+        assert "Spent" not in await desk.use("/usage", author=GUEST)
 
 
-async def test_usage_counts_what_was_handed_on_and_names_it(tmp_path: Path) -> None:
-    handing_on = hand_on("one", {"goal": "two", "tools": ["delegate_task"]})
-    script = {"go": [handing_on, Say("done")], "two": [hand_on("deep"), Say("it is deep")]}
+async def test_usage_includes_delegated_tasks_and_shows_their_part(tmp_path: Path) -> None:
+    delegation = hand_on("one", {"goal": "two", "tools": ["delegate_task"]})
+    script = {"go": [delegation, Say("done")], "two": [hand_on("deep"), Say("it is deep")]}
     async with ModelServer() as server, open_desk(tmp_path, server) as desk:
         Company(server, {**script, "deep": Say("so deep", usage=Tokens(input=5_000_000, output=1))})
         await desk.say("go")

@@ -44,7 +44,7 @@ async def test_skills_are_listed_and_shown(desk: Desk) -> None:
     assert "Only the owner" in await desk.use("/skills", author=Author("eve", owner=False))
 
 
-async def test_a_skill_is_installed_updated_and_removed_after_a_question(desk: Desk, tmp_path: Path) -> None:
+async def test_skill_is_installed_updated_and_removed_after_confirmation(desk: Desk, tmp_path: Path) -> None:
     write_skill(tmp_path / "source", "bread", "```sh\nmake bread\n```")
     desk.place.answers = [NO]
     assert "`make bread`" in await desk.use(f"/skills install {tmp_path / 'source'}")
@@ -112,15 +112,15 @@ async def test_an_unconfirmed_skill_is_neither_in_the_prompt_nor_a_command(
 
 
 async def propose(desk: Desk, server: ModelServer, answer: str, **arguments: str) -> str:
-    """Let the agent change a skill, answer the question, and return the question."""
+    """Let the agent change a skill, answer the approval, and return its question."""
     server.script(Say(calls=[Ask("skills", dict(arguments))]), Say("Done."))
     await desk.active_session.put(Text("Learn this."))
     questions = desk.active_session.chat.questions
     await until(lambda: bool(questions.approvals))
-    asked = questions.approvals[0]
-    questions.answer(asked.id, answer)
+    approval = questions.approvals[0]
+    questions.answer(approval.id, answer)
     await desk.active_session.chat.conversation.settled()
-    return approval_question(asked, markdown=True)
+    return approval_question(approval, markdown=True)
 
 
 async def test_the_person_approves_each_skill_that_the_agent_writes(desk: Desk, server: ModelServer) -> None:
@@ -153,7 +153,7 @@ async def test_an_approved_change_leaves_an_installed_skill_enabled(
     assert update.overwrites
 
 
-async def test_viewing_a_skill_is_counted(desk: Desk, server: ModelServer) -> None:
+async def test_viewing_a_skill_counts_as_use(desk: Desk, server: ModelServer) -> None:
     write_skill(own(desk), "bread", "Knead.")
     server.script(Say(calls=[Ask("skills", {"action": "view", "name": "bread"})]), Say("Done."))
     await desk.say("Bake.")

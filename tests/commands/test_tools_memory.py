@@ -1,4 +1,4 @@
-"""What the agent can do and knows, looked at and changed with commands: `/tools`, `/memory`."""
+"""Tools, memory and sandbox of the agent, shown and changed with `/tools`, `/memory` and `/sandbox`."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -19,13 +19,13 @@ async def desk(tmp_path: Path, server: ModelServer) -> AsyncIterator[Desk]:
         yield desk
 
 
-async def test_tools_are_listed_by_group(desk: Desk) -> None:
+async def test_tools_are_listed_by_toolset(desk: Desk) -> None:
     shown = await desk.use("/tools")
     assert "- **terminal**: `terminal`, `process`\n" in shown
     assert "- **files**: `read_file`, `write_file`" in shown
 
 
-async def test_a_group_that_is_switched_off_is_gone_from_the_next_request(desk: Desk, server: ModelServer) -> None:
+async def test_disabled_toolset_is_missing_in_the_next_request(desk: Desk, server: ModelServer) -> None:
     await desk.say("one")
     assert await desk.use("/tools off web") == "Off now: `web_fetch`, `web_search`."
     await desk.say("two")
@@ -39,7 +39,7 @@ async def test_a_group_that_is_switched_off_is_gone_from_the_next_request(desk: 
     assert await _breaks(desk) == 2
 
 
-async def test_a_single_tool_is_switched_and_stays_so(tmp_path: Path, server: ModelServer) -> None:
+async def test_disabled_tool_is_saved_in_the_settings(tmp_path: Path, server: ModelServer) -> None:
     async with open_desk(tmp_path, server) as desk:
         await desk.use("/tools off write_file edit_file")
         config = (desk.application.profile.folder / "config.toml").read_text()
@@ -49,31 +49,31 @@ async def test_a_single_tool_is_switched_and_stays_so(tmp_path: Path, server: Mo
     assert 'disabled = ["write_file", "edit_file"]' in config
 
 
-async def test_where_a_name_is_unknown_nothing_is_switched(desk: Desk) -> None:
+async def test_unknown_tool_name_disables_nothing(desk: Desk) -> None:
     assert "web_fetch" in await desk.use("/tools off terminal web_fetsh")
     assert "`terminal` (off)" not in await desk.use("/tools")
     assert "Use `/tools on NAME`" in await desk.use("/tools off")
     assert "Use `/tools on NAME`" in await desk.use("/tools web")
 
 
-async def test_an_environment_that_wins_is_named(tmp_path: Path, server: ModelServer) -> None:
+async def test_variable_that_overrides_the_toolsets_is_named(tmp_path: Path, server: ModelServer) -> None:
     async with open_desk(tmp_path, server) as desk:
-        rack = type(desk.application.settings_admin)(
+        admin = type(desk.application.settings_admin)(
             desk.application.settings, desk.application.profile, {"TALARIA__TOOLS__TOOLSETS": "files"}
         )
-        changed, remarks = rack.switch_tools(["web"], on=False)
+        changed, remarks = admin.switch_tools(["web"], on=False)
         assert list(changed) == ["web_fetch", "web_search"]
         assert "TALARIA__TOOLS__TOOLSETS is set" in remarks[0]
-        assert "TALARIA__TOOLS__TOOLSETS is set" in rack.change("tools.toolsets", "web")
+        assert "TALARIA__TOOLS__TOOLSETS is set" in admin.change("tools.toolsets", "web")
 
 
-async def test_a_list_of_the_place_itself_that_wins_is_named(tmp_path: Path, server: ModelServer) -> None:
+async def test_toolsets_of_the_surface_that_override_the_change_are_named(tmp_path: Path, server: ModelServer) -> None:
     async with open_desk(tmp_path, server, '[surfaces.cli]\ntoolsets = ["files"]\n') as desk:
         shown = await desk.use("/tools off web")
         assert shown.endswith("But `surfaces.cli.toolsets` is set, and it decides which toolsets are on here.")
 
 
-async def test_memory_is_shown_and_forgets_one_entry(desk: Desk) -> None:
+async def test_memory_is_shown_searched_edited_and_single_entries_are_deleted(desk: Desk) -> None:
     assert await desk.use("/memory") == "Nothing is remembered yet."
     folder = desk.application.profile.folder / "memory"
     folder.mkdir(exist_ok=True)
@@ -105,7 +105,7 @@ async def _breaks(desk: Desk) -> int:
     return len([event for event in events if event.kind == PREFIX_BREAK])
 
 
-async def test_a_sandbox_is_chosen_for_the_conversation(desk: Desk, server: ModelServer) -> None:
+async def test_sandbox_is_chosen_for_the_session(desk: Desk, server: ModelServer) -> None:
     assert (await desk.use("/sandbox")).startswith("Commands run without a sandbox (as in the settings).")
     assert "There is no sandbox `jail`" in await desk.use("/sandbox jail")
     assert "run in a docker container." in await desk.use("/sandbox docker")

@@ -1,4 +1,4 @@
-"""What is said to a running turn, and what it may do: `/queue`, `/steer`, `/approve`, `/deny`."""
+"""Commands for a running turn: `/queue`, `/steer`, `/approve` and `/deny`."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -21,26 +21,26 @@ async def desk(tmp_path: Path, server: ModelServer) -> AsyncIterator[Desk]:
         yield desk
 
 
-async def test_what_is_queued_waits_for_the_running_turn(desk: Desk, server: ModelServer) -> None:
+async def test_queued_message_waits_for_the_end_of_the_running_turn(desk: Desk, server: ModelServer) -> None:
     server.script(Say(calls=[DANGEROUS]))
     assert await desk.use("/queue first") == ""
-    await _asked(desk)
+    await _until_asked(desk)
     assert await desk.use("/queue second *thing*") == "Queued after the running turn:\n\n1. second \\*thing\\*"
     shown = await desk.use("/queue third")
     assert shown.endswith("2. third")
     assert await desk.use("/queue") == shown
     await desk.use("/deny")
     await desk.active_session.chat.conversation.settled()
-    said = [text for role, text in await desk.transcript() if role == "user"]
-    assert said == ["first", "second *thing*", "third"]
+    sent = [text for role, text in await desk.transcript() if role == "user"]
+    assert sent == ["first", "second *thing*", "third"]
     assert await desk.use("/queue") == "The queue is empty."
 
 
 @pytest.mark.slow
-async def test_what_is_steered_joins_the_running_turn(desk: Desk, server: ModelServer) -> None:
+async def test_steered_text_joins_the_running_turn(desk: Desk, server: ModelServer) -> None:
     server.script(Say(calls=[DANGEROUS]), Say("In French then."))
     await desk.use("/queue go")
-    await _asked(desk)
+    await _until_asked(desk)
     assert "joins the running turn" in await desk.use("/steer in French")
     await desk.use("/approve")
     await desk.active_session.chat.conversation.settled()
@@ -48,7 +48,7 @@ async def test_what_is_steered_joins_the_running_turn(desk: Desk, server: ModelS
     assert len(server.received) == 2
 
 
-async def test_with_nothing_running_steering_is_saying(desk: Desk, server: ModelServer) -> None:
+async def test_steer_without_a_running_turn_sends_a_message(desk: Desk, server: ModelServer) -> None:
     assert await desk.use("/steer hello") == ""
     await desk.active_session.chat.conversation.settled()
     assert await desk.transcript() == [("user", "hello"), ("assistant", "ok")]
@@ -56,10 +56,10 @@ async def test_with_nothing_running_steering_is_saying(desk: Desk, server: Model
 
 
 @pytest.mark.slow
-async def test_approve_lets_it_happen_once(desk: Desk, server: ModelServer) -> None:
+async def test_approve_allows_the_call_once(desk: Desk, server: ModelServer) -> None:
     server.script(Say(calls=[DANGEROUS]), Say("Gone."))
     await desk.use("/queue clean up")
-    await _asked(desk)
+    await _until_asked(desk)
     assert await desk.use("/approve") == "Allowed this time: `terminal`."
     await desk.active_session.chat.conversation.settled()
     assert not (desk.active_session.chat.workspace.folder / "build").exists()
@@ -67,10 +67,10 @@ async def test_approve_lets_it_happen_once(desk: Desk, server: ModelServer) -> N
 
 
 @pytest.mark.slow
-async def test_what_is_approved_for_the_session_is_not_asked_again(desk: Desk, server: ModelServer) -> None:
+async def test_call_approved_for_the_session_is_not_asked_about_again(desk: Desk, server: ModelServer) -> None:
     server.script(Say(calls=[DANGEROUS]), Say("Gone."), Say(calls=[DANGEROUS]), Say("Still gone."))
     await desk.use("/queue clean up")
-    await _asked(desk)
+    await _until_asked(desk)
     assert "for this conversation" in await desk.use("/approve session")
     await desk.active_session.chat.conversation.settled()
     await desk.say("again")
@@ -78,20 +78,22 @@ async def test_what_is_approved_for_the_session_is_not_asked_again(desk: Desk, s
 
 
 @pytest.mark.parametrize(
-    ("typed", "heard"), [("/deny", "the user refused."), ("/deny once", "refused: once."), ("/deny Use git.", "git.")]
+    ("typed", "reason"), [("/deny", "the user refused."), ("/deny once", "refused: once."), ("/deny Use git.", "git.")]
 )
-async def test_deny_forbids_it_and_tells_the_agent_why(desk: Desk, server: ModelServer, typed: str, heard: str) -> None:
+async def test_deny_refuses_the_call_and_gives_the_agent_the_reason(
+    desk: Desk, server: ModelServer, typed: str, reason: str
+) -> None:
     server.script(Say(calls=[DANGEROUS]), Say("All right."))
     await desk.use("/queue clean up")
-    await _asked(desk)
+    await _until_asked(desk)
     assert await desk.use(typed) == "Denied: `terminal`."
     await desk.active_session.chat.conversation.settled()
     assert (desk.active_session.chat.workspace.folder / "build").exists()
-    assert heard in server.received[-1].json["messages"][-1]["content"]
+    assert reason in server.received[-1].json["messages"][-1]["content"]
     assert await desk.use("/deny") == "Nothing is waiting for approval."
 
 
-async def test_a_question_of_the_agent_is_not_approved(desk: Desk, server: ModelServer) -> None:
+async def test_approve_does_not_answer_a_question_of_the_agent(desk: Desk, server: ModelServer) -> None:
     server.script(Say(calls=[Ask("clarify", {"question": "Red or blue?"})]), Say("Blue."))
     await desk.use("/queue paint it")
     questions = desk.active_session.chat.questions
@@ -101,7 +103,7 @@ async def test_a_question_of_the_agent_is_not_approved(desk: Desk, server: Model
     await desk.active_session.chat.conversation.settled()
 
 
-async def test_only_the_owner_allows_and_only_known_scopes(desk: Desk, server: ModelServer) -> None:
+async def test_approve_is_for_the_owner_and_accepts_only_known_scopes(desk: Desk, server: ModelServer) -> None:
     stranger = Author("eve", owner=False)
     assert "Only the owner" in await desk.use("/approve always", author=stranger)
     assert "Only the owner" in await desk.use("/deny", author=stranger)
@@ -109,5 +111,5 @@ async def test_only_the_owner_allows_and_only_known_scopes(desk: Desk, server: M
     assert [word for word, _ in await desk.offers("approve")] == ["once", "session", "always"]
 
 
-async def _asked(desk: Desk) -> None:
+async def _until_asked(desk: Desk) -> None:
     await until(lambda: bool(desk.active_session.chat.questions.approvals))
