@@ -8,7 +8,7 @@ import pytest
 from tests.app.program_with_model import scripted_program
 from tests.gateway.in_process_gateway import served
 from tests.system.test_gateway_process import running
-from tests.tools.browser.agent_browser import CHROMIUM
+from tests.tools.browser.agent_browser import CHROMIUM, HEADLESS_SHELL
 from tests.tools.browser.website import serving
 
 from talaria.contracts.platform import PlatformCapabilities
@@ -40,7 +40,8 @@ async def test_screenshot_is_posted_and_the_browser_survives_a_killed_gateway(
                 tmp_path,
                 server,
                 f'[access]\nowners = ["telegram:{ann.id}"]\n[tools]\ntoolsets = ["browser", "send"]\n'
-                f'[browser]\nallowed_hosts = ["{site.host}"]\n[gateway]\nlease_seconds = 1.0\n'
+                f'[browser]\nallowed_hosts = ["{site.host}"]\nexecutable_path = "{HEADLESS_SHELL}"\n'
+                "[gateway]\nlease_seconds = 1.0\n"
                 f'[platforms.telegram.options]\nbase_url = "{telegram.base_url}"\n'
                 f'base_file_url = "{telegram.base_file_url}"\n',
                 f"TELEGRAM_BOT_TOKEN={telegram.token}\n",
@@ -101,6 +102,7 @@ async def test_evicted_session_retains_its_tab_and_cookies(tmp_path: Path, serve
         settings = (
             'owners = ["loopback:ann", "loopback:bob"]\n[gateway]\nopen_sessions = 1\n'
             f'[tools]\ntoolsets = ["browser"]\n[browser]\nallowed_hosts = ["{site.host}"]\n'
+            f'executable_path = "{HEADLESS_SHELL}"\n'
         )
         async with (
             LoopbackNetwork(capabilities) as network,

@@ -19,6 +19,9 @@ from talaria.tools.browser.registry import BrowserRegistry
 from talaria.tools.browser.tool import BrowserAct, BrowserPages
 
 CHROMIUM = find_executable("", process_environment())
+# A fifth of Chromium's CPU time to start, for tests of what is around the browser; empty if it isn't installed. The
+# program itself: the one on the PATH is a script that doesn't end with it.
+HEADLESS_SHELL = find_executable("/usr/lib/chromium/chromium-headless-shell", process_environment())
 LINK = "http://127.0.0.1:8765/browser/1"
 
 needs_chromium = [
@@ -29,14 +32,25 @@ needs_chromium = [
 
 
 class AgentBrowser:
-    """A session with the browser tools; ``folder`` is its workspace."""
+    """A session with the browser tools; ``folder`` is its workspace.
 
-    def __init__(self, root: Path, folder: Path, settings: BrowserSettings, *, session_id: str = "") -> None:
+    Agents with the same ``registry`` share its driver of Playwright.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        folder: Path,
+        settings: BrowserSettings,
+        *,
+        session_id: str = "",
+        registry: BrowserRegistry | None = None,
+    ) -> None:
         self.root = root
         self.folder = folder
         self.settings = settings
         self.session_id = SessionId(session_id or new_id())
-        self.registry = BrowserRegistry(root, process_environment())
+        self.registry = registry or BrowserRegistry(root, process_environment())
         self.person = Answers()
         folder.mkdir(exist_ok=True)
 

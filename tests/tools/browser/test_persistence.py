@@ -6,20 +6,31 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 from msgspec import structs
-from tests.tools.browser.agent_browser import AgentBrowser, find_ref, needs_chromium
+from tests.tools.browser.agent_browser import CHROMIUM, HEADLESS_SHELL, AgentBrowser, find_ref, needs_chromium
 from tests.tools.browser.website import Website
 
 from talaria.core.errors import ToolFailed
-from talaria.core.ids import new_session_id
+from talaria.core.ids import SessionId, new_session_id
 from talaria.core.os_processes import is_running, list_process_tree
+from talaria.settings.environment import process_environment
 from talaria.settings.sections.tools import BrowserSettings
 from talaria.testing.wait import until
-from talaria.tools.browser.session_folder import describe_browser, end_browser, end_orphans, list_browsers
+from talaria.tools.browser.session_folder import (
+    BrowserFolder,
+    BrowserState,
+    LaunchOptions,
+    describe_browser,
+    end_browser,
+    end_orphans,
+    list_browsers,
+)
 
 pytestmark = needs_chromium
 
@@ -41,6 +52,7 @@ _COUNTER = "<p>Count</p><button onclick='this.textContent=\"Count \" + (window.k
 
 
 async def test_another_process_finds_the_browser_again(new_agent: AgentBrowser, site: Website) -> None:
+    new_agent.settings = structs.replace(new_agent.settings, executable_path=HEADLESS_SHELL)
     page = await new_agent.open(site.page("/count", _COUNTER))
     await new_agent.act("click", find_ref(page, 'button "Add"'))
     pid = describe_browser(new_agent.root, new_agent.session_id).pid
@@ -67,36 +79,51 @@ async def test_killed_browser_is_started_again_on_the_same_profile(new_agent: Ag
     assert describe_browser(new_agent.root, new_agent.session_id).pid != pid
 
 
-async def test_browser_ends_with_its_killed_holder(new_agent: AgentBrowser) -> None:
-    await new_agent.browser.connect()
-    state = new_agent.browser.folder.read_state()
-    assert state is not None
-    os.kill(state.pid, signal.SIGKILL)
-    await until(lambda: not is_running(state.browser_pid))
-    await until(lambda: not describe_browser(new_agent.root, new_agent.session_id).running)
+@dataclass(frozen=True)
+class RunningBrowser:
+    """The browser of a session, to which nothing is connected."""
+
+    root: Path
+    session_id: SessionId
+    folder: BrowserFolder
+    state: BrowserState
 
 
-async def test_hard_close_ends_the_browser_and_removes_its_profile(new_agent: AgentBrowser) -> None:
-    await new_agent.browser.connect()
-    state = new_agent.browser.folder.read_state()
-    assert state is not None
-    children = list_process_tree(state.pid)
-    end_browser(new_agent.root, new_agent.session_id)
+@pytest_asyncio.fixture(loop_scope="session")
+async def running_browser(tmp_path: Path) -> AsyncIterator[RunningBrowser]:
+    session_id = new_session_id()
+    folder = BrowserFolder(tmp_path / session_id)
+    state = await folder.start(LaunchOptions(executable=CHROMIUM, environment=process_environment()))
+    try:
+        yield RunningBrowser(tmp_path, session_id, folder, state)
+    finally:
+        await folder.end(remove=True)
+
+
+async def test_browser_ends_with_its_killed_holder(running_browser: RunningBrowser) -> None:
+    os.kill(running_browser.state.pid, signal.SIGKILL)
+    await until(lambda: not is_running(running_browser.state.browser_pid))
+    await until(lambda: not describe_browser(running_browser.root, running_browser.session_id).running)
+
+
+async def test_hard_close_ends_the_browser_and_removes_its_profile(running_browser: RunningBrowser) -> None:
+    children = list_process_tree(running_browser.state.pid)
+    assert running_browser.state.browser_pid in children
+    end_browser(running_browser.root, running_browser.session_id)
     await until(lambda: not any(map(is_running, children)))
-    await until(lambda: not new_agent.browser.folder.place.exists())
-    assert list_browsers(new_agent.root) == []
+    await until(lambda: not running_browser.folder.place.exists())
+    assert list_browsers(running_browser.root) == []
 
 
-async def test_orphans_are_found_and_ended(new_agent: AgentBrowser) -> None:
-    await new_agent.browser.connect()
-    assert end_orphans(new_agent.root, {new_agent.session_id}) == []
-    assert end_orphans(new_agent.root, {new_session_id()}) == [new_agent.session_id]
-    await until(lambda: not new_agent.browser.folder.place.exists())
+async def test_orphans_are_found_and_ended(running_browser: RunningBrowser) -> None:
+    root, session_id = running_browser.root, running_browser.session_id
+    assert end_orphans(root, {session_id}) == []
+    assert end_orphans(root, {new_session_id()}) == [session_id]
+    await until(lambda: not running_browser.folder.place.exists())
 
 
-async def test_idle_browser_is_closed(new_agent: AgentBrowser) -> None:
-    await new_agent.browser.connect()
-    folder = new_agent.browser.folder
+async def test_idle_browser_is_closed(running_browser: RunningBrowser) -> None:
+    folder = running_browser.folder
     folder.write_options(structs.replace(folder.read_options(), idle_seconds=0.1))
     await until(lambda: not folder.is_running)
     assert folder.data.exists()
@@ -137,14 +164,16 @@ async def test_cookies_reach_later_sessions_only_if_allowed(
 ) -> None:
     url = site.page("/cookie", "<script>document.write(document.cookie || 'no cookie')</script>")
     login = site.page("/login", "<script>document.cookie='login=ada;path=/;max-age=9999'</script>")
+    new_settings = structs.replace(new_settings, executable_path=HEADLESS_SHELL)
     new_agent.settings = structs.replace(new_settings, keep_cookies=True)
     await new_agent.open(login)
     end_browser(new_agent.root, new_agent.session_id)
-    await new_agent.registry.close()
     for keeps, expected in ((True, "login=ada"), (False, "no cookie")):
         settings = structs.replace(new_settings, keep_cookies=keeps)
-        async with AgentBrowser(new_agent.root, new_agent.folder, settings) as later:
+        later = AgentBrowser(new_agent.root, new_agent.folder, settings, registry=new_agent.registry)
+        try:
             assert expected in await later.open(url)
+        finally:
             end_browser(later.root, later.session_id)
 
 

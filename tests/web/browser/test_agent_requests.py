@@ -6,6 +6,7 @@ from pathlib import Path
 
 from playwright.async_api import Browser, expect
 from tests.api.in_process_server import Hosted, hosted
+from tests.tools.browser.agent_browser import HEADLESS_SHELL
 from tests.tools.browser.website import serving
 from tests.web.browser.pages import needs_chromium, signed_in
 
@@ -95,6 +96,7 @@ async def test_made_images_and_screenshots_are_shown(browser: Browser, tmp_path:
         settings = (
             '[images]\ngenerate = "mine:draws"\n[approval]\nmode = "off"\n[tools]\ntoolsets = ["media", "send", '
             f'"browser"]\n[browser]\nallowed_hosts = ["{site.host}"]\ntimeout_seconds = 60\n'
+            f'executable_path = "{HEADLESS_SHELL}"\n'
             "[models.scripted]\nimages = true\n"
         )
         url = site.page("/shop", "<h1>Shop</h1>")

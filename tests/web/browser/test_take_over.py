@@ -1,14 +1,26 @@
 """The page on which a person takes the agent's browser over."""
 
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest_asyncio
 from msgspec import structs
 from playwright.async_api import Browser, expect
-from tests.api.in_process_server import Hosted
+from tests.api.in_process_server import Hosted, hosted
+from tests.tools.browser.agent_browser import HEADLESS_SHELL
 from tests.tools.browser.website import serving
 from tests.web.browser.pages import needs_chromium, signed_in
 
 from talaria.contracts.stores.sessions import NewSession
+from talaria.testing.model_server import ModelServer
 
 pytestmark = needs_chromium
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def host(tmp_path: Path, model: ModelServer) -> AsyncIterator[Hosted]:
+    async with hosted(tmp_path, model, f'[browser]\nexecutable_path = "{HEADLESS_SHELL}"\n') as server:
+        yield server
 
 
 async def test_person_takes_over_types_and_hands_back(browser: Browser, host: Hosted) -> None:
