@@ -14,7 +14,7 @@ from pathlib import Path
 import httpx
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, async_playwright, expect
+from playwright.async_api import Browser, Playwright, async_playwright, expect
 from tests.api.in_process_server import Hosted, hosted
 from tests.shared_fixtures import finish_fixtures
 from tests.web.browser.pages import CHROMIUM, WHOLE_CHROMIUM
@@ -38,24 +38,30 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
     try:
         return (yield)
     finally:
-        finish_fixtures(item, nextitem, Path(__file__).parent, "browser")
+        finish_fixtures(item, nextitem, Path(__file__).parent, "browser", "driver")
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def browser(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Browser]:
-    async with _running(CHROMIUM, tmp_path_factory.mktemp("chromium")) as browser:
+async def driver() -> AsyncIterator[Playwright]:
+    async with async_playwright() as playwright:
+        yield playwright
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def browser(driver: Playwright, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Browser]:
+    async with _running(CHROMIUM, tmp_path_factory.mktemp("chromium"), driver) as browser:
         yield browser
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def notifying_browser(tmp_path: Path) -> AsyncIterator[Browser]:
+async def notifying_browser(driver: Playwright, tmp_path: Path) -> AsyncIterator[Browser]:
     """A whole Chromium: the headless shell shows no notifications."""
-    async with _running(WHOLE_CHROMIUM, tmp_path / "chromium") as browser:
+    async with _running(WHOLE_CHROMIUM, tmp_path / "chromium", driver) as browser:
         yield browser
 
 
 @asynccontextmanager
-async def _running(program: str | None, folder: Path) -> AsyncIterator[Browser]:
+async def _running(program: str | None, folder: Path, driver: Playwright) -> AsyncIterator[Browser]:
     """Run Chromium with its data in a folder, and drive it."""
     if program is None:
         pytest.skip("Chromium is not installed; scripts/system-packages.sh installs it.")
@@ -64,12 +70,11 @@ async def _running(program: str | None, folder: Path) -> AsyncIterator[Browser]:
     process = await asyncio.create_subprocess_exec(*command, stdout=DEVNULL, stderr=DEVNULL, start_new_session=True)
     try:
         port = await until(lambda: port_file.exists() and port_file.read_text().partition("\n")[0])
-        async with async_playwright() as playwright:
-            browser = await playwright.chromium.connect_over_cdp(f"http://127.0.0.1:{port}")
-            try:
-                yield browser
-            finally:
-                await browser.close()
+        browser = await driver.chromium.connect_over_cdp(f"http://127.0.0.1:{port}")
+        try:
+            yield browser
+        finally:
+            await browser.close()
     finally:
         os.killpg(process.pid, signal.SIGTERM)  # the program may be a script around Chromium
         await process.wait()
