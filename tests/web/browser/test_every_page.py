@@ -20,6 +20,10 @@ SHORT = ViewportSize(width=390, height=500)  # a phone with its keyboard open
 ZOOMED = ViewportSize(width=640, height=400)  # the desk at 200 %
 _PAGE_STYLES = """[...document.styleSheets].filter(one => !one.disabled)
     .map(one => one.href.split("/").at(-1)).filter(one => ["work.css", "manage.css"].includes(one))"""
+_FIND_UNSERVED = """async paths => {
+    const replies = await Promise.all(paths.map(path => fetch(path)));
+    return paths.filter((_, index) => !replies[index].headers.get("content-type")?.startsWith("text/html"));
+}"""
 GROUPS = 2  # of pages, each with a server of its own
 
 
@@ -93,16 +97,25 @@ async def test_a_guest_sees_only_their_pages(browser: Browser, host: Hosted) -> 
         links = await page.get_by_role("navigation", name="Pages").get_by_role("link").all()
         shown = [path for path in PAGES if path in [await link.get_attribute("href") for link in links]]
         title = page.get_by_role("heading", level=1)
-        assert shown
-        for hidden in [path for path in PAGES if path not in shown]:
-            await watched.visit(hidden)
+        assert "/goals" in shown
+        hidden = [path for path in PAGES if path not in shown]
+        assert {"/logs", "/gateway", "/doctor"} <= {*hidden}
+        for path in hidden:
+            await watched.visit(path)
             await expect(title).to_have_text("Not found")
+            await expect(page.get_by_text("There is no such page.")).to_be_visible()
             await watched.visit(shown[0])
             await expect(title).not_to_have_text("Not found")
         for path in shown:
-            await watched.open(path)
+            await watched.visit(path)
+            await expect(page.locator('[aria-current="page"]')).to_have_attribute("href", path)
             await settle(page)
             await expect(title).not_to_have_text("Not found")
+        assert await page.evaluate(_FIND_UNSERVED, PAGES) == []
+        await watched.open("/logs")  # by its address
+        await expect(title).to_have_text("Not found")
+        await watched.open(shown[-1])
+        await expect(title).not_to_have_text("Not found")
         watched.assert_clean()
 
 

@@ -230,14 +230,3 @@ async def test_the_log_is_followed(browser: Browser, host: Hosted) -> None:
         await expect(page.locator(".log-entry").last).to_contain_text("a wolf was seen")
         await page.get_by_label("Text").fill("wolf")
         await expect(page.locator(".log-entry")).to_have_count(1)
-
-
-async def test_guests_have_no_pages_of_the_inside(browser: Browser, host: Hosted) -> None:
-    async with signed_in(browser, host, person="alice", path="/logs") as watched:
-        page = watched.page
-        for path in ("/logs", "/gateway", "/doctor"):
-            await watched.visit(path)
-            await expect(page.get_by_text("There is no such page.")).to_be_visible()
-        await expect(page.get_by_role("link", name="Goals")).to_be_visible()
-        await expect(page.get_by_role("link", name="Logs")).to_have_count(0)
-        watched.assert_clean()
