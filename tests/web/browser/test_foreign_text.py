@@ -33,10 +33,13 @@ CORPUS = [
     "javascript:/*--></title></style></textarea></script><svg onload='window.harmed=11'>",
     "\u202ehtml.exe \u0000".replace("\u0000", "") + "<style>*{display:none}</style>",
     "![](x' onerror='window.harmed=12) <base href=https://tracker.example/>",
+    "```html\n<script>window.harmed = 13</script>\n```",
+    '| <b onmouseover="window.harmed=14">cell</b> |\n| --- |\n| <iframe src="javascript:window.harmed=15"></iframe> |',
+    "<javascript:window.harmed=16> `<script>window.harmed = 17</script>` &lt;script&gt; **<u>bold</u>**",
 ]
 HARMFUL = "\n\n".join(CORPUS)
 LINE = " ".join(CORPUS)[:190]
-FORBIDDEN = "script, iframe, img, style, base, object, embed, [onerror], [onload], [srcdoc]"
+FORBIDDEN = "script, iframe, img, style, base, object, embed, u, b, [onerror], [onload], [onmouseover], [srcdoc]"
 
 
 async def _assert_harmless(watched: Watched) -> None:
@@ -63,7 +66,7 @@ async def test_a_whole_conversation(browser: Browser, host: Hosted, model: Model
         asked = page.get_by_role("region", name="Question")
         await expect(asked).to_be_visible()
         await _assert_harmless(watched)
-        await asked.get_by_role("button").first.click()
+        await asked.get_by_role("button", name=CORPUS[0], exact=True).click()
         await expect(page.locator(".reply")).to_have_count(2)
         await expect(page.get_by_role("button", name="Stop")).to_be_hidden()
         for _ in range(2):  # live, then from the transcript

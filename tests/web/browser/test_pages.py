@@ -30,22 +30,6 @@ def count(path: str) -> int:
 
 > Quoted text with a [link](https://example.org).
 """
-HARMFUL = """<script>window.harmed = 1</script>
-
-<img src=x onerror="window.harmed = 2"> and <svg/onload=window.harmed=3>
-
-[click](javascript:window.harmed=4) ![picture](https://tracker.example/p.png?secret) <javascript:window.harmed=5>
-
-```html
-<script>window.harmed = 6</script>
-```
-
-| <b onmouseover="window.harmed=7">cell</b> |
-| --- |
-| <iframe src="javascript:window.harmed=8"></iframe> |
-
-`<script>window.harmed = 9</script>` &lt;script&gt; **<u>bold</u>** <style>body{display:none}</style>
-"""
 SIZES = [pytest.param(DESKTOP, False, id="desk-light"), pytest.param(PHONE, True, id="phone-dark")]
 
 
@@ -68,26 +52,6 @@ async def test_a_conversation(
         await page.reload()
         await expect(page.get_by_role("cell", name="1,024")).to_be_visible()
         assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-        watched.assert_clean()
-
-
-async def test_text_of_a_model_stays_text(browser: Browser, host: Hosted, model: ModelServer) -> None:
-    call = Ask("terminal", {"command": "printf '<img src=x onerror=window.harmed=10>'"})
-    model.script(Say(HARMFUL, reasoning=HARMFUL, calls=[call]), Say(HARMFUL))
-    model.otherwise(Say(HARMFUL))
-    async with signed_in(browser, host) as watched:
-        await watched.say(HARMFUL)
-        page = watched.page
-        await expect(page.locator(".reply")).to_have_count(2)
-        await expect(page.get_by_role("button", name="Stop")).to_be_hidden()
-        for fold in await page.locator("details.fold > summary").all():
-            await fold.click()
-        await page.reload()
-        await expect(page.locator(".reply")).to_have_count(2)
-        assert await page.evaluate("window.harmed === undefined")
-        assert await page.locator("main").locator("script, iframe, img, style, u, b, [onerror], [onload]").count() == 0
-        links = await page.locator("main a").evaluate_all("links => links.map(link => link.protocol)")
-        assert set(links) <= {"https:", "http:", "mailto:"}
         watched.assert_clean()
 
 
