@@ -6,10 +6,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from weakref import WeakKeyDictionary
 
 import axe_playwright_python
 import pytest
-from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Page, ViewportSize, expect
+from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Error, Page, Request, ViewportSize, expect
 from tests.api.in_process_server import Hosted
 from tests.api.server_process import Server, serving
 from tests.app.program import Program
@@ -28,8 +29,14 @@ _VISIT = """path => {
     history.pushState(null, "", path);
     dispatchEvent(new PopStateEvent("popstate"));
 }"""
+_LEAVE = """() => {
+    localStorage.clear();
+    location.replace("about:blank");  // from here, as an address typed by a person is loaded in another renderer
+}"""
 _FIND_VIOLATIONS = """async options => (await axe.run(options)).violations
     .map(one => [one.id, one.nodes.map(node => node.html)])"""
+
+_desk_pages: WeakKeyDictionary[Browser, Page] = WeakKeyDictionary()  # those that no test is using
 
 needs_chromium = [
     pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed; scripts/system-packages.sh installs it."),
@@ -50,6 +57,29 @@ class Watched:
     server: Server | None = None
     errors: list[str] = field(default_factory=list)
     foreign: list[str] = field(default_factory=list)
+
+    def start(self) -> None:
+        """Record from now on."""
+        self.page.on("console", self._add_message)
+        self.page.on("pageerror", self._add_error)
+        self.page.on("request", self._add_request)
+
+    def stop(self) -> None:
+        """Record nothing more."""
+        self.page.remove_listener("console", self._add_message)
+        self.page.remove_listener("pageerror", self._add_error)
+        self.page.remove_listener("request", self._add_request)
+
+    def _add_message(self, said: ConsoleMessage) -> None:
+        if said.type in ("error", "warning"):
+            self.errors.append(f"{said.text} {said.location['url']}")
+
+    def _add_error(self, error: Error) -> None:
+        self.errors.append(str(error))
+
+    def _add_request(self, sent: Request) -> None:
+        if not sent.url.removeprefix("blob:").startswith(self.url):
+            self.foreign.append(sent.url)
 
     async def open(self, path: str = "/") -> None:
         await self.page.goto(f"{self.url}{path}")
@@ -83,10 +113,6 @@ class Watched:
     def assert_clean(self) -> None:
         assert self.errors == [], self.errors
         assert self.foreign == [], self.foreign
-
-
-def _describe(said: ConsoleMessage) -> str:
-    return f"{said.text} {said.location['url']}"
 
 
 @asynccontextmanager
@@ -125,14 +151,7 @@ async def assert_equals_transcript(page: Page) -> None:
 def watch(page: Page, context: BrowserContext, url: str, server: Server | None = None) -> Watched:
     """Record console errors, violations of the content policy and of trusted types, and requests to other servers."""
     watched = Watched(page, context, url, server)
-    page.on(
-        "console", lambda said: watched.errors.append(_describe(said)) if said.type in ("error", "warning") else None
-    )
-    page.on("pageerror", lambda error: watched.errors.append(str(error)))
-    page.on(
-        "request",
-        lambda sent: watched.foreign.append(sent.url) if not sent.url.removeprefix("blob:").startswith(url) else None,
-    )
+    watched.start()
     return watched
 
 
@@ -147,10 +166,57 @@ async def signed_in(
     path: str = "/",
     installs: bool = False,
 ) -> AsyncIterator[Watched]:
-    """Open a page of the app in a browser of its own, signed in with a code.
+    """Open a page of the app, signed in with a code, without cookies and stored data of others.
 
     ``installs`` is whether it gets the service worker, which loads and stores all files of the app once more.
     """
+    is_new = installs or viewport == PHONE
+    opened = _new_page(browser, viewport, dark=dark, installs=installs) if is_new else _desk_page(browser, dark=dark)
+    async with opened as page:
+        watched = watch(page, page.context, host.url)
+        code = await host.application.store.write(lambda tx: create_code(tx, person=person))
+        await watched.open(f"{path}#code={code}")
+        shown = page.get_by_role("heading", name="New conversation") if path == "/" else page.locator(".app")
+        await shown.wait_for()
+        yield watched
+        watched.stop()
+
+
+@asynccontextmanager
+async def _new_page(browser: Browser, viewport: ViewportSize, *, dark: bool, installs: bool) -> AsyncIterator[Page]:
+    """Yield the page of a new context."""
+    context = await _open_context(browser, viewport, dark=dark, installs=installs)
+    try:
+        yield await context.new_page()
+    finally:
+        await context.close()
+
+
+@asynccontextmanager
+async def _desk_page(browser: Browser, *, dark: bool) -> AsyncIterator[Page]:
+    """Yield the page of an earlier test, or a new one: a renderer in use loads the app in half the CPU time.
+
+    Each server has a port of its own, so the app and what it stores are those of this test. A page that a test has
+    closed, or with which it has failed, isn't used again.
+    """
+    page = _desk_pages.pop(browser, None)
+    if page is None:
+        page = await (await _open_context(browser, DESKTOP, dark=False, installs=False)).new_page()
+    is_left = False
+    try:
+        await page.emulate_media(
+            color_scheme="dark" if dark else "light", reduced_motion="reduce", forced_colors="none"
+        )
+        yield page
+        is_left = await _leave_server(page)
+    finally:
+        if is_left:
+            _desk_pages[browser] = page
+        else:
+            await page.context.close()
+
+
+async def _open_context(browser: Browser, viewport: ViewportSize, *, dark: bool, installs: bool) -> BrowserContext:
     context = await browser.new_context(
         viewport=viewport,
         color_scheme="dark" if dark else "light",
@@ -158,19 +224,23 @@ async def signed_in(
         reduced_motion="reduce",
     )
     context.set_default_timeout(LIMIT * 1000)
-    try:
-        await context.add_init_script(_REPORT_VIOLATIONS)
-        if not installs:
-            await context.add_init_script(_INSTALL_NOTHING)
-        watched = watch(await context.new_page(), context, host.url)
-        code = await host.application.store.write(lambda tx: create_code(tx, person=person))
-        await watched.open(f"{path}#code={code}")
-        shown = (
-            watched.page.get_by_role("heading", name="New conversation")
-            if path == "/"
-            else watched.page.locator(".app")
-        )
-        await shown.wait_for()
-        yield watched
-    finally:
-        await context.close()
+    await context.add_init_script(_REPORT_VIOLATIONS)
+    if not installs:
+        await context.add_init_script(_INSTALL_NOTHING)
+    return context
+
+
+async def _leave_server(page: Page) -> bool:
+    """Undo what a test has changed in the browser, and end the page's requests; return whether it is still open."""
+    if page.is_closed():
+        return False
+    for other in page.context.pages:
+        if other is not page:
+            await other.close()
+    await page.unroute_all(behavior="ignoreErrors")
+    await page.evaluate(_LEAVE)
+    await page.wait_for_url("about:blank")
+    await page.context.clear_cookies()
+    await page.set_viewport_size(DESKTOP)
+    await page.mouse.move(-1, -1)
+    return True
