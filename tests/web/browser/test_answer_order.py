@@ -85,7 +85,7 @@ async def test_first_message_is_shown_at_once_and_the_next_can_be_typed(
         watched.assert_clean()
 
 
-async def test_nobody_is_called_back_to_a_conversation_that_begins(
+async def test_page_stays_when_a_left_conversation_is_created(
     browser: Browser, host: Hosted, model: ModelServer
 ) -> None:
     model.answering(lambda _: Say("Hello."))
@@ -103,9 +103,7 @@ async def test_nobody_is_called_back_to_a_conversation_that_begins(
         watched.assert_clean()
 
 
-async def test_what_could_not_be_sent_comes_back_before_what_was_typed_since(
-    browser: Browser, host: Hosted, model: ModelServer
-) -> None:
+async def test_refused_message_is_put_back_before_the_draft(browser: Browser, host: Hosted, model: ModelServer) -> None:
     model.answering(lambda _: Say("Hello."))
     async with signed_in(browser, host) as watched:
         page, refused = watched.page, asyncio.Event()
@@ -218,9 +216,7 @@ async def test_late_answers_to_older_questions_are_not_shown(
         watched.assert_clean()
 
 
-async def test_late_state_of_a_running_turn_does_not_bring_it_back(
-    browser: Browser, host: Hosted, model: ModelServer
-) -> None:
+async def test_late_state_of_an_ended_turn_is_ignored(browser: Browser, host: Hosted, model: ModelServer) -> None:
     goes_on = asyncio.Event()
 
     async def answer(_: object) -> Say:
@@ -242,7 +238,7 @@ async def test_late_state_of_a_running_turn_does_not_bring_it_back(
         watched.assert_clean()
 
 
-async def test_conversation_on_the_screen_is_followed_although_requests_overtake_each_other(
+async def test_open_conversation_is_followed_when_requests_are_reordered(
     browser: Browser, host: Hosted, model: ModelServer
 ) -> None:
     goes_on = asyncio.Event()

@@ -70,7 +70,7 @@ async def test_pages(browser: Browser, host: Hosted, model: ModelServer, owner: 
             await watched.page.set_viewport_size(DESKTOP)
 
 
-async def test_the_chat(browser: Browser, host: Hosted, model: ModelServer, owner: httpx.AsyncClient) -> None:
+async def test_chat_in_all_looks(browser: Browser, host: Hosted, model: ModelServer, owner: httpx.AsyncClient) -> None:
     model.answering(answer)
     session = await fill(owner)
     async with signed_in(browser, host) as watched:

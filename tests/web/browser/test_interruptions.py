@@ -55,7 +55,7 @@ async def _assert_caught_up(page: Page) -> None:
     await assert_equals_transcript(page)
 
 
-async def test_a_minute_offline_is_made_up_for_once(browser: Browser, host: Hosted, model: ModelServer) -> None:
+async def test_page_catches_up_once_after_a_minute_offline(browser: Browser, host: Hosted, model: ModelServer) -> None:
     story = Story(model)
     async with signed_in(browser, host, installs=True) as watched:
         page = watched.page
@@ -84,7 +84,7 @@ async def test_a_minute_offline_is_made_up_for_once(browser: Browser, host: Host
         await assert_equals_transcript(page)
 
 
-async def test_a_page_that_slept_shows_everything_once(browser: Browser, host: Hosted, model: ModelServer) -> None:
+async def test_frozen_page_catches_up_once(browser: Browser, host: Hosted, model: ModelServer) -> None:
     story = Story(model)
     async with signed_in(browser, host) as watched:
         page = watched.page
@@ -107,7 +107,9 @@ async def _ended(host: Hosted) -> None:
     await until(is_idle)
 
 
-async def test_a_slow_line_ends_with_the_transcript(browser: Browser, host: Hosted, model: ModelServer) -> None:
+async def test_page_on_a_slow_connection_ends_with_the_transcript(
+    browser: Browser, host: Hosted, model: ModelServer
+) -> None:
     story = Story(model)
     async with signed_in(browser, host) as watched:
         page = watched.page

@@ -14,7 +14,9 @@ from talaria.testing.model_server import ModelServer, Say
 pytestmark = needs_chromium
 
 
-async def test_the_page_ends_with_the_transcript(browser: Browser, tmp_path: Path, model: ModelServer) -> None:
+async def test_page_shows_the_transcript_after_the_server_was_killed(
+    browser: Browser, tmp_path: Path, model: ModelServer
+) -> None:
     reply = " ".join(f"word{number}" for number in range(400))
     model.script(Say(reply, pause=0.02))
     model.otherwise(Say(reply, chunks=20))

@@ -98,7 +98,9 @@ async def test_a_terminal_is_watched_steered_and_stopped(tmp_path: Path, browser
         watched.assert_clean()
 
 
-async def test_a_killed_terminal_leaves_what_it_had_said(tmp_path: Path, browser: Browser, model: ModelServer) -> None:
+async def test_conversation_continues_after_its_terminal_was_killed(
+    tmp_path: Path, browser: Browser, model: ModelServer
+) -> None:
     model.script(Say(STORY, pause=0.05))
     model.otherwise(Say(STORY, chunks=20))
     program = scripted_program(tmp_path, model)

@@ -78,7 +78,7 @@ async def test_an_approval_needs_a_deliberate_click(browser: Browser, host: Host
         watched.assert_clean()
 
 
-async def test_keyboard_alone_is_enough(browser: Browser, host: Hosted, model: ModelServer) -> None:
+async def test_chat_is_used_by_keyboard_alone(browser: Browser, host: Hosted, model: ModelServer) -> None:
     model.otherwise(Say("word " * 400, pause=0.02))
     async with signed_in(browser, host) as watched:
         page, box = watched.page, watched.page.get_by_label("Message", exact=True)
