@@ -36,7 +36,7 @@ _LEAVE = """() => {
 _FIND_VIOLATIONS = """async options => (await axe.run(options)).violations
     .map(one => [one.id, one.nodes.map(node => node.html)])"""
 
-_desk_pages: WeakKeyDictionary[Browser, Page] = WeakKeyDictionary()  # those that no test is using
+_desktop_pages: WeakKeyDictionary[Browser, Page] = WeakKeyDictionary()  # those that no test is using
 
 needs_chromium = [
     pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed; scripts/system-packages.sh installs it."),
@@ -171,7 +171,7 @@ async def signed_in(
     ``installs`` is whether it gets the service worker, which loads and stores all files of the app once more.
     """
     is_new = installs or viewport == PHONE
-    opened = _new_page(browser, viewport, dark=dark, installs=installs) if is_new else _desk_page(browser, dark=dark)
+    opened = _new_page(browser, viewport, dark=dark, installs=installs) if is_new else _desktop_page(browser, dark=dark)
     async with opened as page:
         watched = watch(page, page.context, host.url)
         code = await host.application.store.write(lambda tx: create_code(tx, person=person))
@@ -193,13 +193,13 @@ async def _new_page(browser: Browser, viewport: ViewportSize, *, dark: bool, ins
 
 
 @asynccontextmanager
-async def _desk_page(browser: Browser, *, dark: bool) -> AsyncIterator[Page]:
+async def _desktop_page(browser: Browser, *, dark: bool) -> AsyncIterator[Page]:
     """Yield the page of an earlier test, or a new one: a renderer in use loads the app in half the CPU time.
 
     Each server has a port of its own, so the app and what it stores are those of this test. A page that a test has
     closed, or with which it has failed, isn't used again.
     """
-    page = _desk_pages.pop(browser, None)
+    page = _desktop_pages.pop(browser, None)
     if page is None:
         page = await (await _open_context(browser, DESKTOP, dark=False, installs=False)).new_page()
     is_left = False
@@ -211,7 +211,7 @@ async def _desk_page(browser: Browser, *, dark: bool) -> AsyncIterator[Page]:
         is_left = await _leave_server(page)
     finally:
         if is_left:
-            _desk_pages[browser] = page
+            _desktop_pages[browser] = page
         else:
             await page.context.close()
 
