@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from functools import cached_property
 from pathlib import Path
 
 from aiohttp import ClientSession, web
@@ -12,7 +13,7 @@ from tests.platforms.matrix.matrix_clients import Desk, Json, Person
 from talaria.core.addresses import Address
 from talaria.core.ids import new_id
 from talaria.platforms.matrix.adapter import Matrix
-from talaria.testing.homeserver import HomeserverClient
+from talaria.testing.homeserver import Account, HomeserverClient
 from talaria.testing.platform_suite import FailureKind, VisibleMessage
 
 _BETWEEN = {"connection", "content-length", "transfer-encoding", "content-encoding", "host"}
@@ -66,27 +67,60 @@ class Line:
         await self._session.close()
 
 
-class MatrixFarSide:
-    """Implements `FarSide`."""
+class SharedRooms:
+    """Our account and two people in rooms of theirs, for all contract tests of a process: a room is expensive."""
 
-    def __init__(self, platform: Matrix, desk: Desk, people: tuple[Person, Person], line: Line) -> None:
-        alice, carol = people
-        self.platform = platform
-        self.secret = desk.account.token
-        self._us = Person(alice.homeserver_client, desk.account)
-        self._alice = alice
-        self._line = line
-        self.private = Address("matrix", self._room())
-        self.group = Address("matrix", self._room(carol), "group")
-        root = alice.say(self.group.chat_id, "A thread begins.")
-        self.thread = Address("matrix", self.group.chat_id, "thread", root)
-        self.nowhere = Address("matrix", "!nothing:localhost")
+    def __init__(self, homeserver_client: HomeserverClient) -> None:
+        names = [f"{name}-{new_id()}" for name in ("bot", "alice", "carol", "admin")]
+        self.account, alice, carol = [homeserver_client.register(name) for name in names[:3]]
+        self.admin = Person(homeserver_client, homeserver_client.register(names[3], admin=True))
+        self.alice, self._carol = Person(homeserver_client, alice), Person(homeserver_client, carol)
+
+    @cached_property
+    def private(self) -> Address:
+        return Address("matrix", self._room())
+
+    @cached_property
+    def group(self) -> Address:
+        return Address("matrix", self._room(self._carol), "group")
+
+    @cached_property
+    def thread(self) -> str:
+        return self.alice.say(self.group.chat_id, "A thread begins.")
 
     def _room(self, *others: Person) -> str:
-        room = self._alice.room_with(self._us.user_id, *(one.user_id for one in others))
-        for one in (self._us, *others):
+        us = Person(self.alice.homeserver_client, self.account)
+        room = self.alice.room_with(us.user_id, *(one.user_id for one in others))
+        for one in (us, *others):
             one.join(room)
         return room
+
+
+class MatrixFarSide:
+    """Implements `FarSide`: with a device of our account that no other test uses, and what happens from now on."""
+
+    def __init__(self, platform: Matrix, account: Account, rooms: SharedRooms, line: Line) -> None:
+        self.platform = platform
+        self.secret = account.token
+        self.private = rooms.private
+        self.nowhere = Address("matrix", "!nothing:localhost")
+        self._rooms = rooms
+        self._us = Person(rooms.alice.homeserver_client, account)
+        self._alice = rooms.alice
+        self._line = line
+        self._began = {rooms.private.chat_id: rooms.alice.end_of(rooms.private.chat_id)}
+        self._is_limited = False
+
+    @property
+    def group(self) -> Address:
+        group = self._rooms.group
+        if group.chat_id not in self._began:
+            self._began[group.chat_id] = self._alice.end_of(group.chat_id)
+        return group
+
+    @property
+    def thread(self) -> Address:
+        return Address("matrix", self.group.chat_id, "thread", self._rooms.thread)
 
     async def says(self, at: Address, text: str, *, addressed: bool = True) -> None:
         mentions = {"user_ids": [self._us.user_id]} if addressed and at.chat_type != "private" else {}
@@ -105,7 +139,7 @@ class MatrixFarSide:
         await self.presses(at, message_id, emoji)
 
     async def marks(self, at: Address, message_id: str) -> list[str]:
-        events = await asyncio.to_thread(self._alice.events, at.chat_id, "m.reaction")
+        events = await self._events(at, "m.reaction")
         ours = [_relation(one) for one in events if one["sender"] == self._us.user_id]
         return [one["key"] for one in ours if one.get("event_id") == message_id]
 
@@ -113,12 +147,14 @@ class MatrixFarSide:
         return False
 
     async def seen(self, at: Address) -> list[VisibleMessage]:
-        events = await asyncio.to_thread(self._alice.events, at.chat_id)
-        reactions = await asyncio.to_thread(self._alice.events, at.chat_id, "m.reaction")
+        events, reactions = await self._events(at, "m.room.message"), await self._events(at, "m.reaction")
         ours = [one for one in events if one["sender"] == self._us.user_id]
         here = [one for one in ours if _thread(one) == at.thread_id and _relation(one).get("rel_type") != "m.replace"]
         edits = {_relation(one)["event_id"]: one for one in ours if _relation(one).get("rel_type") == "m.replace"}
         return [self._seen(one, edits.get(one["event_id"]), reactions) for one in here]
+
+    async def _events(self, at: Address, kind: str) -> list[Json]:
+        return await asyncio.to_thread(self._alice.events, at.chat_id, kind, since=self._began[at.chat_id])
 
     def _seen(self, event: Json, edit: Json | None, reactions: list[Json]) -> VisibleMessage:
         content = edit["content"]["m.new_content"] if edit else event["content"]
@@ -134,37 +170,43 @@ class MatrixFarSide:
 
     async def disrupt(self, trouble: FailureKind) -> bool:
         if trouble == "revoked":
-            await asyncio.to_thread(self._us.call, "POST", "/logout/all", {})
+            await asyncio.to_thread(self._us.call, "POST", "/logout", {})
         elif trouble == "cut":
             self._line.cut()
         elif trouble == "slow_down":
             await asyncio.to_thread(self._limit, "POST")
+            self._is_limited = True
         else:
             self._line.trouble = trouble
         return True
 
     async def calm(self) -> None:
         self._line.trouble = None
-        await asyncio.to_thread(self._limit, "DELETE")
+        if self._is_limited:
+            await asyncio.to_thread(self._limit, "DELETE")
+            self._is_limited = False
 
     def _limit(self, method: str) -> None:
-        homeserver_client = self._alice.homeserver_client
-        admin = homeserver_client.register(f"admin-{new_id()}", admin=True)
+        admin = self._rooms.admin
         path = f"/_synapse/admin/v1/users/{self._us.user_id}/override_ratelimit"
-        homeserver_client.call(method, path, {"messages_per_second": 1, "burst_count": 0}, token=admin.token)
+        limit = {"messages_per_second": 1, "burst_count": 0}
+        admin.homeserver_client.call(method, path, limit, token=admin.token)
 
 
 @asynccontextmanager
-async def matrix_far_side(homeserver_client: HomeserverClient, folder: Path) -> AsyncIterator[MatrixFarSide]:
-    """Open a line, make the people, and end both."""
-    names = [f"{name}-{new_id()}" for name in ("bot", "alice", "carol")]
-    bot, *people = [await asyncio.to_thread(homeserver_client.register, name) for name in names]
+async def matrix_far_side(rooms: SharedRooms, folder: Path) -> AsyncIterator[MatrixFarSide]:
+    """Open a line for a new device of our account, and end it."""
+    homeserver_client = rooms.alice.homeserver_client
+    account = await asyncio.to_thread(homeserver_client.log_in, rooms.account)
     line = Line(homeserver_client.url)
     try:
-        desk = Desk(HomeserverClient(await line.open()), bot, folder)
+        desk = Desk(HomeserverClient(await line.open()), account, folder)
         platform = desk.open(patience=timedelta(seconds=5), file_limit=100_000)
-        alice, carol = [Person(homeserver_client, one) for one in people]
-        yield MatrixFarSide(platform, desk, (alice, carol), line)
+        there = await asyncio.to_thread(MatrixFarSide, platform, account, rooms, line)
+        try:
+            yield there
+        finally:
+            await there.calm()
     finally:
         await line.close()
 

@@ -47,11 +47,17 @@ class Person:
     def say(self, room: str, text: str, **more: object) -> str:
         return self.post(room, {"msgtype": "m.text", "body": text, **more})
 
-    def events(self, room: str, kind: str = "m.room.message") -> list[Json]:
-        """Return everything of a kind that is in the room, oldest first."""
+    def end_of(self, room: str) -> str:
+        """Return the position after everything that was posted so far."""
+        end: str = self.call("GET", f"/rooms/{quote(room)}/messages?dir=b&limit=1")["start"]
+        return end
+
+    def events(self, room: str, kind: str = "m.room.message", *, since: str = "") -> list[Json]:
+        """Return everything of a kind that is in the room, or was posted there after a position; oldest first."""
         wanted = quote(msgspec.json.encode({"types": [kind]}).decode())
-        page = self.call("GET", f"/rooms/{quote(room)}/messages?dir=b&limit=500&filter={wanted}")
-        return list(reversed(page["chunk"]))
+        start = f"&from={since}" if since else ""
+        page = self.call("GET", f"/rooms/{quote(room)}/messages?dir=f&limit=500&filter={wanted}{start}")
+        return list(page["chunk"])
 
     def event(self, room: str, event_id: str) -> Json:
         found: Json = self.call("GET", f"/rooms/{quote(room)}/event/{quote(event_id)}")
