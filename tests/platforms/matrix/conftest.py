@@ -1,4 +1,4 @@
-"""A homeserver for the whole run, and an account of ours with somebody to talk to, new for every test."""
+"""A homeserver for the whole run, people who share it, and a new account of ours for every test."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,12 +23,12 @@ def homeserver_client(
         yield there
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def alice(homeserver_client: HomeserverClient) -> Person:
     return Person(homeserver_client, homeserver_client.register(f"alice-{new_id()}".lower()))
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def carol(homeserver_client: HomeserverClient) -> Person:
     return Person(homeserver_client, homeserver_client.register(f"carol-{new_id()}".lower()))
 

@@ -13,12 +13,20 @@ from tests.platforms.matrix.matrix_clients import Desk, Person
 from talaria.contracts.platform import Button, Content, MessageRef
 from talaria.core.addresses import Address
 from talaria.core.errors import BadCredentials
+from talaria.core.ids import new_id
 from talaria.core.messages import File
+from talaria.testing.homeserver import HomeserverClient
 from talaria.testing.wait import LIMIT, until
 
 pytest.importorskip("vodozemac")
 
 ENCRYPTION = {"type": "m.room.encryption", "content": {"algorithm": "m.megolm.v1.aes-sha2"}}
+
+
+@pytest.fixture
+def alice(homeserver_client: HomeserverClient) -> Person:
+    """Somebody without devices and rooms of other tests."""
+    return Person(homeserver_client, homeserver_client.register(f"alice-{new_id()}".lower()))
 
 
 class Reader:
