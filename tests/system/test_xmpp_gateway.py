@@ -35,7 +35,7 @@ def xmpp() -> Iterator[ProsodyServer]:
 @pytest.fixture
 async def people(xmpp: ProsodyServer) -> AsyncIterator[list[Person]]:
     async with AsyncExitStack() as stack:
-        await xmpp.set_password("talaria", PASSWORD)
+        xmpp.set_password("talaria", PASSWORD)
         people = [Person(xmpp, user) for user in PEOPLE]
         for person in people:
             await person.open()

@@ -24,7 +24,6 @@ echo "$first"
 """
 _DRIVER = """
 for code in "$1"/*.code; do
-    mkdir -p "$code.folder"
     (cd "$code.folder" && export MARKS="$code.marks" && eval "$(<"$code")") </dev/null >/dev/null 2>&1
 done
 wait
@@ -71,6 +70,7 @@ def run_by_bash(codes: dict[str, str], folder: Path, programs: Path, home: Path)
     home.mkdir()
     for name, code in codes.items():
         (folder / f"{name}.code").write_text(code)
+        (folder / f"{name}.code.folder").mkdir()
     environment = {"PATH": str(programs), "HOME": str(home)}
     driver = [shutil.which("bash") or "bash", "--noprofile", "--norc", "-c", _DRIVER, "driver", str(folder)]
     subprocess.run(driver, env=environment, cwd=folder, timeout=300, check=False, start_new_session=True)

@@ -45,7 +45,7 @@ class Person:
         self.connection = XmppConnection(settings, self.stanzas.append)
 
     async def open(self) -> None:
-        await self.server.set_password(self.user, PASSWORD)
+        self.server.set_password(self.user, PASSWORD)
         await self.connection.open()
         await self.connection.send(make(CLIENT, "presence"))
 
@@ -154,7 +154,7 @@ class XmppFarSide:
         self.nowhere = Address("xmpp", f"nobody{unique}@{DOMAIN}")
 
     async def start(self) -> None:
-        await self.server.set_password(self.settings.user, PASSWORD)
+        self.server.set_password(self.settings.user, PASSWORD)
         await self.person.open()
         await self.person.enter(self.room)
 
@@ -211,7 +211,7 @@ class XmppFarSide:
             case "cut":
                 self.wire.cut()
             case "revoked":
-                await self.server.set_password(self.settings.user, "another-horse")
+                self.server.set_password(self.settings.user, "another-horse")
             case _:
                 return False
         return True
