@@ -22,7 +22,20 @@ for word; do line=$line{_BETWEEN}$word; done
 printf '%s{_END}' "$line" >>"$MARKS"
 echo "$first"
 """
-_DRIVER = """
+# Markers are functions too, which need no process; `env`, `xargs` and others run the programs.
+_DRIVER = f"""
+marker() {{
+    local line=${{FUNCNAME[0]}} word
+    for word; do line+=$'\\x1f'$word; done
+    printf '%s{_END}' "$line" >>"$MARKS"
+    echo "$1"
+}}
+body=$(declare -f marker)
+for name in {" ".join(MARKERS)} mark9; do
+    eval "${{body/marker/$name}}"
+    export -f "$name"
+done
+unset -f marker
 for code in "$1"/*.code; do
     (cd "$code.folder" && export MARKS="$code.marks" && eval "$(<"$code")") </dev/null >/dev/null 2>&1
 done
