@@ -27,7 +27,7 @@ from talaria.testing.clock import SettableClock
 
 SESSIONS, MESSAGES = 6, 80
 ALL = SESSIONS * MESSAGES
-FEW_MESSAGES, KILLS = 30, 30
+FEW_MESSAGES, KILLS = 15, 30
 
 
 @pytest.fixture

@@ -88,7 +88,7 @@ class Talk:
 @pytest.fixture
 def each(request: pytest.FixtureRequest) -> int:
     """How many messages are written in a chat."""
-    return 500 if request.config.getoption("--long") else 50
+    return 500 if request.config.getoption("--long") else 25
 
 
 @pytest.mark.parametrize("busy", ["queue", "steer", "interrupt"])

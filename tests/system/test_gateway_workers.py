@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack
 from datetime import timedelta
 from pathlib import Path
 
+import psycopg
 import pytest
 from bench.chaos import EXCLUSIVE, PLAIN, Storm, run_storm
 from tests.contracts.session_leases import lane
@@ -20,23 +21,23 @@ from talaria.contracts.platform import PlatformCapabilities
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.queues import Arrival
 from talaria.contracts.stores.sessions import NewSession, SessionFilter
-from talaria.core.ids import SessionId, new_turn_id
+from talaria.core.ids import SessionId, new_id, new_turn_id
 from talaria.runtime.workers import STORE_UNREACHABLE
 from talaria.testing.loopback_platform import LoopbackNetwork
 from talaria.testing.model_server import ModelServer, Say
-from talaria.testing.postgres import MISSING, PostgresServer, find_postgres
 from talaria.testing.wait import LIMIT
 
 SLACK = 2.0
 
 
 @pytest.fixture
-def postgres() -> Iterator[PostgresServer]:
-    """A server for one test."""
-    if find_postgres() is None:
-        pytest.skip(MISSING)
-    with PostgresServer() as server:
-        yield server
+def database_url(postgres_url: str) -> Iterator[str]:
+    """A database for one test."""
+    name = f"workers_{new_id()}".lower()
+    with psycopg.connect(postgres_url, autocommit=True) as raw:
+        raw.execute(f"CREATE DATABASE {name}".encode())
+        yield f"{postgres_url.rpartition('/')[0]}/{name}"
+        raw.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
 
 
 @pytest.mark.parametrize(
@@ -45,10 +46,10 @@ def postgres() -> Iterator[PostgresServer]:
     ids=["killed", "killed-all-receive", "held-up"],
 )
 async def test_three_workers_answer_every_message_once_and_in_order(
-    tmp_path: Path, postgres: PostgresServer, by: signal.Signals, abilities: PlatformCapabilities
+    tmp_path: Path, database_url: str, by: signal.Signals, abilities: PlatformCapabilities
 ) -> None:
     kills = 2 if by == signal.SIGSTOP else 5
-    storm = Storm(messages=60, chats=6, kills=kills, by=by, abilities=abilities, workers=3, server=postgres.url)
+    storm = Storm(messages=60, chats=6, kills=kills, by=by, abilities=abilities, workers=3, server=database_url)
     damage = await run_storm(storm, tmp_path, seed=3, start=start_warm_gateway)
     assert (damage.missing, damage.answered_twice, damage.out_of_order) == (0, 0, 0)
     assert damage.posted_twice <= storm.may_repeat
@@ -81,9 +82,9 @@ async def test_workers_that_receive_the_same_messages_start_one_session_per_chat
     assert sorted(replies(network)) == sorted(f"re: {chat} m0" for chat in chats)
 
 
-async def test_turn_of_a_suspended_worker_is_taken_over(tmp_path: Path, postgres: PostgresServer) -> None:
+async def test_turn_of_a_suspended_worker_is_taken_over(tmp_path: Path, database_url: str) -> None:
     async with ModelServer() as server, LoopbackNetwork() as network:
-        program = workplace(tmp_path, server, network, postgres.url)
+        program = workplace(tmp_path, server, network, database_url)
         server.script(Say("slow " * 100, pause=0.1))
         async with worker(program) as first:
             await network.until(lambda: network.receivers == 1)

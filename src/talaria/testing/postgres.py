@@ -20,6 +20,7 @@ _START_SECONDS = 60
 _STOP_SECONDS = 20
 _ATTEMPTS = 5
 _GUARD = 'read -r _; kill -QUIT "$1"; while kill -0 "$1"; do sleep 0.1; done; rm -rf "$2"'
+_CONNECTIONS = 300  # all workers of a test run share a server
 _FAST_SETTINGS = ("fsync=off", "full_page_writes=off", "synchronous_commit=off")
 
 
@@ -109,6 +110,7 @@ class PostgresServer:
 
     def _launch(self, port: int) -> None:
         settings = [f"port={port}", "listen_addresses=127.0.0.1", f"unix_socket_directories={self._folder}"]
+        settings.append(f"max_connections={_CONNECTIONS}")
         settings += [] if self._durable else _FAST_SETTINGS
         self._server = self._run(["postgres", "-D", str(self._data), *(f"--{setting}" for setting in settings)])
         # Its input ends when this process does, in whatever way; then it ends the server and clears up.
