@@ -21,6 +21,8 @@ from talaria.settings.model import Settings
 from talaria.settings.sections.chats import AccessSettings, ChatNetworkSettings
 from talaria.testing.wait import until
 
+pytestmark = pytest.mark.one_engine
+
 
 class Hall:
     """Our account as the gateway opens it, with settings that can change while it listens."""

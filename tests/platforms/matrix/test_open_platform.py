@@ -13,6 +13,7 @@ from talaria.core.errors import Refused
 from talaria.platforms.matrix.adapter import open_platform
 
 Open = Callable[..., PlatformAccount]
+pytestmark = pytest.mark.one_engine
 
 
 @pytest.fixture
