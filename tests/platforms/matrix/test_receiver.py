@@ -222,10 +222,10 @@ async def _next(arriving: AsyncIterator[Incoming]) -> Incoming:
     return await anext(arriving)
 
 
-async def test_a_hundred_messages_while_we_were_away_all_come_in_order(desk: Desk, alice: Person) -> None:
+async def test_more_messages_than_a_sync_returns_all_come_in_order(desk: Desk, alice: Person) -> None:
     async with desk.listening() as ear:
         room = await meet(desk, alice, ear)
-    texts = [f"number {number}" for number in range(120)]
+    texts = [f"number {number}" for number in range(60)]  # a sync returns 50
     for text in texts:
         alice.say(room, text)
     async with desk.listening() as ear:
