@@ -196,7 +196,7 @@ async def _signal() -> AsyncIterator[ServedNetwork]:
 @asynccontextmanager
 async def _xmpp() -> AsyncIterator[ServedNetwork]:
     with prosody() as server:
-        await server.set_password("talaria", _SECRET)
+        server.set_password("talaria", _SECRET)
         options = {"server": f"127.0.0.1:{server.port}", "ca_file": server.certificate}
         yield ServedNetwork(options, {"XMPP_JID": "talaria@localhost", "XMPP_PASSWORD": _SECRET})
 
