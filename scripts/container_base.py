@@ -31,7 +31,7 @@ _NAME = re.compile(r"[^\s:(|,]+")
 
 
 def main() -> int:
-    """Make the base image, the wheels, and the layer with the packages; report what is missing."""
+    """Make the base image, the wheels, and the layers with the packages; report what is missing."""
     if "--remove" in sys.argv[1:]:
         remove_all()
         return 0
@@ -40,13 +40,13 @@ def main() -> int:
         return 0
     if is_made():
         return 0
-    print("== base image and packages for the container tests: 570 MB, once", flush=True)
+    print("== base image and packages for the container tests: 620 MB, once", flush=True)
     try:
         remove_all()
         FOLDER.mkdir(exist_ok=True)
         import_base()
         download_wheels()
-        build("packages", "localhost/talaria-packages:latest")
+        build("builder", "localhost/talaria-builder:latest")
     except subprocess.CalledProcessError as error:
         print((error.stderr or error.stdout or "")[-2000:])
         print("The base image couldn't be made: the container tests are skipped. The next run tries again.")
@@ -73,18 +73,22 @@ def is_made() -> bool:
 
 
 def compute_key() -> str:
-    """Return a digest of all that the base image and the layer with the packages depend on."""
+    """Return a digest of all that the base image and the layers with the packages depend on."""
     parts = [(ROOT / f"requirements/{name}.lock").read_bytes() for name in _LOCKS]
-    parts += [(ROOT / "Containerfile").read_bytes().partition(b"\nFROM packages")[0], Path(__file__).read_bytes()]
+    parts += [(ROOT / "Containerfile").read_bytes().partition(b"\nFROM builder")[0], Path(__file__).read_bytes()]
     return hashlib.sha256(b"\0".join(parts)).hexdigest()
 
 
 def podman(*arguments: str) -> subprocess.CompletedProcess[str]:
     """Run podman on the storage in this checkout; raises `subprocess.CalledProcessError`."""
+    return subprocess.run(podman_command(*arguments), cwd=ROOT, check=True, capture_output=True, text=True)
+
+
+def podman_command(*arguments: str) -> list[str]:
+    """Return the command that runs podman on the storage in this checkout."""
     # the path of podman's sockets is limited to 50 characters, so they aren't in the checkout
     sockets = f"/run/talaria-{zlib.crc32(str(FOLDER).encode()):08x}"
-    command = ["podman", "--root", str(FOLDER / "storage"), "--runroot", sockets, *arguments]
-    return subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
+    return ["podman", "--root", str(FOLDER / "storage"), "--runroot", sockets, *arguments]
 
 
 def build(target: str, tag: str) -> None:

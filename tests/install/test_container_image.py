@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
-from scripts.container_base import BASE, build, find_problem, is_made, podman
+from scripts.container_base import BASE, build, find_problem, is_made, podman, podman_command
 from tests.app.program import Outcome
 from tests.install.package_index import ROOT
 from tests.leftover_processes import RUN_VARIABLE
@@ -23,6 +23,7 @@ IMAGE = "localhost/talaria-gateway-test:latest"
 PASSWORD = "correct-horse"
 # podman's own limits are refused where this is a container itself
 RUN = ("run", "--pull=never", "--ulimit=nofile=4096:4096", "--ulimit=nproc=4096:4096")
+SERVING = "The gateway is serving"
 LIMIT = 300.0  # seconds; containers start slowly on a busy machine
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
@@ -84,15 +85,19 @@ def start(name: str, image: str, *options: str, command: tuple[str, ...] = ()) -
     podman(*RUN, "--detach", "--name", name, mark, *options, image, *command)
 
 
-async def wait_for_health(container: str) -> None:
-    """Wait until the health check of a container passes."""
-
-    def is_healthy() -> bool:
-        state = podman("inspect", "--format", "{{.State.Status}}", container).stdout.strip()
-        assert state == "running", podman("logs", container).stderr
-        return call("healthcheck", "run", container).code == 0
-
-    await until(is_healthy, within=LIMIT)
+async def wait_for_health(container: str, ready: str) -> None:
+    """Wait until the log of a container has a line with ``ready``, and its health check passes."""
+    log = podman_command("logs", "--follow", container)
+    lines: list[str] = []
+    with subprocess.Popen(log, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as following:
+        assert following.stdout is not None
+        for line in following.stdout:
+            lines.append(line)
+            if ready in line:
+                break
+        following.kill()
+    assert lines and ready in lines[-1], f"{container} has ended: {''.join(lines)}"
+    await until(lambda: call("healthcheck", "run", container).code == 0, within=LIMIT)
 
 
 def stop_gateway() -> None:
@@ -118,20 +123,18 @@ def image() -> Iterator[str]:
 
 
 def remove_all() -> None:
-    """Remove containers and volumes, and images without a name, also those of a run that was killed."""
-    for name in ("gateway", "store"):  # in this order, as the first uses the network of the second
-        podman("rm", "--force", "--ignore", "--time=0", name)
+    """Remove containers, volumes and images without a name, also those of a run that was killed."""
+    podman("rm", "--force", "--all", "--time=0")
     podman("volume", "prune", "--force")
-    podman("image", "rm", "--force", "--ignore", IMAGE)
     podman("image", "prune", "--force")
 
 
 async def test_image_serves_the_gateway_alone_and_on_postgresql(image: str, tmp_path: Path) -> None:
-    assert podman(*RUN, "--rm", "--network=none", "--entrypoint=id", image, "-u").stdout == "10001\n"
-    refused = call(*RUN, "--rm", "--network=none", image, "update")
-    assert (refused.code, "Traceback" in refused.err) == (1, False), refused.err
     start("gateway", image, "--network=none", "--env=TALARIA__API__ENABLED=true", "--volume=alone:/data")
-    await wait_for_health("gateway")
+    await wait_for_health("gateway", SERVING)
+    assert podman("exec", "gateway", "id", "-u").stdout == "10001\n"
+    refused = call("exec", "gateway", "talaria", "update")
+    assert (refused.code, "Traceback" in refused.err) == (1, False), refused.err
     stop_gateway()
     programs = find_postgres()
     if programs is None:
@@ -140,17 +143,17 @@ async def test_image_serves_the_gateway_alone_and_on_postgresql(image: str, tmp_
     (tmp_path / ".env").write_text(f"POSTGRES_PASSWORD={PASSWORD}\nTALARIA_API_KEY=key-of-the-env-file\n")
     (tmp_path / "hosts").write_text("127.0.0.1 localhost store\n")
     start_store(services["store"], programs)
-    await wait_for_health("store")
+    await wait_for_health("store", "ready to accept connections")
     options = [f"--env-file={tmp_path}/.env", f"--volume={tmp_path}/hosts:/etc/hosts:ro", "--network=container:store"]
     options += translate(services["gateway"])
     start("gateway", image, *options)
-    await wait_for_health("gateway")
+    await wait_for_health("gateway", SERVING)
     created = call("exec", "gateway", "talaria", "cron", "add", "every 2h", "Drink water", "--name", "Water")
     assert created.code == 0, created.err
     assert call("exec", "gateway", "touch", "/opt/talaria/changed").code != 0, "the file system is read-only"
     stop_gateway()
     start("gateway", image, *options)
-    await wait_for_health("gateway")
+    await wait_for_health("gateway", SERVING)
     assert "Water" in podman("exec", "gateway", "talaria", "cron", "list").stdout
     assert json.loads(podman("exec", "gateway", "python3", "-c", ASK).stdout)["data"]
     stop_gateway()

@@ -60,9 +60,11 @@ def test_compose_example_uses_existing_settings_and_volumes() -> None:
 
 def test_image_runs_without_root_and_declares_health_and_volumes() -> None:
     text = (ROOT / "Containerfile").read_text()
-    final = text.rpartition("\nFROM ")[2]
-    assert "\nUSER talaria\n" in final
-    assert 'VOLUME ["/data", "/work"]' in final
-    assert "HEALTHCHECK" in final
+    runtime, *_, final = re.findall(r"^FROM (?:.+\n)+", text, re.MULTILINE)
+    assert final.startswith("FROM runtime\nCOPY --from=build ")
+    assert runtime.splitlines()[0] == "FROM ${BASE} AS runtime"
+    assert "\nUSER talaria\n" in runtime
+    assert 'VOLUME ["/data", "/work"]' in runtime
+    assert "HEALTHCHECK" in runtime
     for copied in re.findall(r"^COPY (?!--from)(.+) \S+$", text, re.MULTILINE):
         assert all((ROOT / name).exists() for name in copied.split())
