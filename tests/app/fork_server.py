@@ -69,7 +69,12 @@ class Run(msgspec.Struct):
         """Run to the end and return the exit code."""
         if not self.module:
             return main()
-        runpy.run_module(self.module, run_name="__main__", alter_sys=True)
+        try:
+            runpy.run_module(self.module, run_name="__main__", alter_sys=True)
+        except SystemExit as end:
+            if isinstance(end.code, str):  # the interpreter prints it
+                raise
+            return end.code or 0
         return 0
 
 

@@ -165,13 +165,20 @@ def dialogue(module: str, *arguments: str) -> Iterator[tuple[int, IO[str], IO[st
 
 
 def run(
-    arguments: Sequence[str], *, env: Mapping[str, str], cwd: Path | None = None, typed: bytes = b""
+    arguments: Sequence[str],
+    *,
+    env: Mapping[str, str],
+    cwd: Path | None = None,
+    typed: bytes = b"",
+    module: str = "",
 ) -> tuple[int, str, str]:
-    """Run the program with this input; return the exit code, the output and the errors."""
+    """Run the program, or a module of ours, with this input; return the exit code, the output and the errors."""
     with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         given.write(typed)
         given.seek(0)
-        _, connection = _request(arguments, env, cwd, [given.fileno(), out.fileno(), err.fileno()])
+        _, connection = _request(
+            arguments, env, cwd, [given.fileno(), out.fileno(), err.fileno()], module=module
+        )
         with connection:
             code = int(connection.recv(_LONGEST_ANSWER))
         out.seek(0)

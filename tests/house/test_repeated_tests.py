@@ -1,17 +1,14 @@
 """Failed tests are repeated in CI: those that pass every repetition are reported as flaky, others fail the run."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from tests.house.tree import ROOT
+from tests.app import warm_program
 
 from talaria.settings.environment import process_environment
 
 pytestmark = pytest.mark.timeout(300)
-SCRIPT = ROOT / "scripts" / "repeat_failed_tests.py"
-CONFIG = '[tool.pytest.ini_options]\naddopts = "-q -n 1"\n'
+CONFIG = '[tool.pytest.ini_options]\naddopts = "-q{}"\n'
 FLAKY = """
 from pathlib import Path
 
@@ -25,8 +22,8 @@ def run_number(name):
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A project whose own options run its tests on a worker."""
-    (tmp_path / "pyproject.toml").write_text(CONFIG)
+    """A project with a test that passes; a worker, which takes as long as the rest, is in the options of few tests."""
+    (tmp_path / "pyproject.toml").write_text(CONFIG.format(""))
     (tmp_path / "test_sound.py").write_text("def test_sound():\n    pass\n")
     return tmp_path
 
@@ -46,15 +43,14 @@ def runs(folder: Path, name: str) -> int:
 
 def check(folder: Path, *arguments: str) -> tuple[int, list[str]]:
     """Run the tests of a folder as CI does; return the exit code and the lines that were printed."""
-    done = subprocess.run(
-        [sys.executable, "-P", str(SCRIPT), "-p", "xdist", "-p", "no:cacheprovider", *arguments],
+    env = {name: value for name, value in process_environment().items() if not name.startswith("PYT")}
+    code, out, _ = warm_program.run(
+        ["-p", "xdist", "-p", "no:cacheprovider", *arguments],
+        env=env | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},  # starts in a fifth of the time
         cwd=folder,
-        env=process_environment() | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},  # starts in a fifth of the time
-        capture_output=True,
-        text=True,
-        check=False,
+        module="scripts.repeat_failed_tests",
     )
-    return done.returncode, done.stdout.splitlines()
+    return code, out.splitlines()
 
 
 def test_passing_tests_run_once(folder: Path) -> None:
@@ -65,9 +61,10 @@ def test_passing_tests_run_once(folder: Path) -> None:
     assert runs(folder, "good_0") == 1
 
 
-def test_test_that_passes_every_repetition_is_flaky(folder: Path) -> None:
-    add_test(folder, "unlucky", "run > 1")
-    code, lines = check(folder)
+def test_test_that_passes_every_repetition_without_workers_is_flaky(folder: Path) -> None:
+    (folder / "pyproject.toml").write_text(CONFIG.format(" -n 1"))
+    add_test(folder, "unlucky", "'PYTEST_XDIST_WORKER' not in __import__('os').environ")
+    code, lines = check(folder, "-n", "1")
     assert code == 0
     assert lines[-2] == "flaky: test_unlucky.py::test_unlucky_0"
     assert lines[-1].startswith("1 passed, 1 flaky in ")
@@ -76,12 +73,13 @@ def test_test_that_passes_every_repetition_is_flaky(folder: Path) -> None:
 
 def test_test_that_fails_one_repetition_fails_the_run(folder: Path) -> None:
     add_test(folder, "broken", "run == 2")
-    add_test(folder, "unlucky", "run > 1")
+    fixture = "import pytest\n\n@pytest.fixture\ndef thing():\n    assert run_number('thing') > 1\n"
+    (folder / "test_fixture.py").write_text(f"{FLAKY}\n{fixture}\ndef test_thing(thing):\n    pass\n")
     code, lines = check(folder)
     assert code == 1
-    assert lines[-3:-1] == ["flaky: test_unlucky.py::test_unlucky_0", "failed again: test_broken.py::test_broken_0"]
+    assert lines[-3:-1] == ["flaky: test_fixture.py::test_thing", "failed again: test_broken.py::test_broken_0"]
     assert lines[-1].startswith("1 failed, 1 passed, 1 flaky in ")
-    assert runs(folder, "broken_0") == 3
+    assert (runs(folder, "broken_0"), runs(folder, "thing")) == (3, 4)
 
 
 def test_five_tests_are_repeated(folder: Path) -> None:
@@ -99,20 +97,6 @@ def test_six_tests_are_not_repeated(folder: Path) -> None:
     assert [runs(folder, f"six_{number}") for number in range(6)] == [1] * 6
 
 
-def test_error_in_a_fixture_is_repeated(folder: Path) -> None:
-    fixture = "import pytest\n\n@pytest.fixture\ndef thing():\n    assert run_number('thing') > 1\n"
-    (folder / "test_fixture.py").write_text(f"{FLAKY}\n{fixture}\ndef test_thing(thing):\n    pass\n")
-    code, lines = check(folder)
-    assert (code, lines[-2]) == (0, "flaky: test_fixture.py::test_thing")
-
-
-def test_repetition_runs_without_workers(folder: Path) -> None:
-    (folder / "test_alone.py").write_text(
-        "def test_alone(request):\n    assert not hasattr(request.config, 'workerinput')\n"
-    )
-    assert check(folder, "-n", "1", "test_alone.py")[0] == 0
-
-
 def test_test_that_cannot_be_collected_fails_the_run_at_once(folder: Path) -> None:
     add_test(folder, "unlucky", "run > 1")
     (folder / "test_wrong.py").write_text("import no_such_module\n")
@@ -124,7 +108,7 @@ def test_test_that_cannot_be_collected_fails_the_run_at_once(folder: Path) -> No
 
 def test_crashed_worker_fails_the_run_at_once(folder: Path) -> None:
     add_test(folder, "crash", "run > 1 or __import__('os')._exit(3)")
-    code, lines = check(folder)
+    code, lines = check(folder, "-n", "1")
     assert code == 1
     assert "flaky: " not in "\n".join(lines)
     assert runs(folder, "crash_0") == 1

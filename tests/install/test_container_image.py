@@ -1,5 +1,6 @@
 """The container image: built from this checkout without a network, and run alone and as in the compose example."""
 
+import asyncio
 import json
 import re
 import shlex
@@ -87,17 +88,22 @@ def start(name: str, image: str, *options: str, command: tuple[str, ...] = ()) -
 
 async def wait_for_health(container: str, ready: str) -> None:
     """Wait until the log of a container has a line with ``ready``, and its health check passes."""
-    log = podman_command("logs", "--follow", container)
+    await asyncio.to_thread(follow_log, container, ready)
+    await until(lambda: call("healthcheck", "run", container).code == 0, within=LIMIT)
+
+
+def follow_log(container: str, ready: str) -> None:
+    """Read the log of a container up to a line with ``ready``; fail if the container ends before."""
     lines: list[str] = []
-    with subprocess.Popen(log, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as following:
+    command = podman_command("logs", "--follow", container)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as following:
         assert following.stdout is not None
         for line in following.stdout:
-            lines.append(line)
             if ready in line:
-                break
-        following.kill()
-    assert lines and ready in lines[-1], f"{container} has ended: {''.join(lines)}"
-    await until(lambda: call("healthcheck", "run", container).code == 0, within=LIMIT)
+                following.kill()
+                return
+            lines.append(line)
+    pytest.fail(f"{container} has ended: {''.join(lines)}")
 
 
 def stop_gateway() -> None:
