@@ -29,8 +29,6 @@ from talaria.tools.mcp.session_servers import McpServers
 from talaria.tools.mcp.settings import McpServer
 
 SERVER = Path(__file__).with_name("mcp_server.py")
-OWN_PROCESS = McpServer(name="kitchen", command=sys.executable, args=(str(SERVER), "stdio"), first_pause_seconds=0.05)
-CLOCK = McpServer(name="time", command=sys.executable, args=("-m", "mcp_server_time", "--local-timezone", "UTC"))
 
 
 @pytest.fixture
@@ -91,7 +89,7 @@ def schema_of(arguments: type[Struct]) -> str:
 
 
 async def test_a_server_from_the_registry_tells_the_time(tmp_path: Path) -> None:
-    async with connected(tmp_path, CLOCK) as servers:
+    async with connected(tmp_path, server_of("time", "mcp_server_time", "--local-timezone", "UTC")) as servers:
         assert servers.problems == {}
         assert [tool.name for tool in servers.tools] == ["mcp_time_get_current_time", "mcp_time_convert_time"]
         output = await run(
@@ -148,8 +146,8 @@ async def test_only_wanted_tools_are_offered(tmp_path: Path, kitchen: McpServer)
         assert servers.tools[0].name == "mcp_kitchen_add"
 
 
-async def test_a_server_that_is_killed_comes_back(tmp_path: Path) -> None:
-    async with connected(tmp_path, OWN_PROCESS) as servers:
+async def test_a_server_that_is_killed_comes_back(tmp_path: Path, kitchen: McpServer) -> None:
+    async with connected(tmp_path, kitchen) as servers:
         first = int((await run(servers, "mcp_kitchen_pid")).text)
         async with asyncio.TaskGroup() as group:
             shown: list[str] = []

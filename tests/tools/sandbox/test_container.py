@@ -10,14 +10,10 @@ from tests.tools.process.process_fixture import Bench
 from tests.tools.sandbox.sandboxes import (
     IMAGE,
     Containers,
-    docker_problem,
     make_container,
     new_folder,
     no_background,
-    podman_problem,
     processes_with,
-    running_docker,
-    running_podman,
 )
 
 from talaria.contracts.sandbox import SandboxPolicy
@@ -40,13 +36,10 @@ asyncio.run(place.run("touch begun; setsid sleep 9876; : left-behind"))
 FETCH = "import urllib.request as r\nfor n in {}:\n try: print(r.urlopen(n).read())\n except OSError as e: print(e)"
 
 
-@pytest.fixture(scope="module", params=["podman", "docker"])
-def containers(request: pytest.FixtureRequest) -> Iterator[Containers]:
-    is_podman = request.param == "podman"
-    if problem := podman_problem() if is_podman else docker_problem():
-        pytest.skip(f"No container here: {problem}")
-    with running_podman() if is_podman else running_docker() as found:
-        yield found
+@pytest.fixture(params=["podman", "docker"])
+def containers(request: pytest.FixtureRequest) -> Containers:
+    found: Containers = request.getfixturevalue(request.param)
+    return found
 
 
 @pytest.fixture

@@ -6,45 +6,19 @@ from pathlib import Path
 
 import pytest
 from tests.tools.sandbox.sandboxes import (
-    Containers,
     Place,
     bubblewrap_problem,
-    docker_problem,
     make_bubblewrap,
     make_container,
     make_ssh,
     new_folder,
-    podman_problem,
     processes_with,
-    running_docker,
-    running_podman,
-    running_sshd,
-    sshd_problem,
 )
 
 from talaria.core.errors import ToolFailed
 from talaria.testing.wait import until
-from talaria.tools.sandbox.ssh import SshHost
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module")
-def podman() -> Iterator[Containers]:
-    with running_podman() as containers:
-        yield containers
-
-
-@pytest.fixture(scope="module")
-def docker() -> Iterator[Containers]:
-    with running_docker() as containers:
-        yield containers
-
-
-@pytest.fixture(scope="module")
-def host() -> Iterator[SshHost]:
-    with running_sshd() as (host, _):
-        yield host
 
 
 @pytest.fixture(scope="module")
@@ -56,17 +30,13 @@ def root() -> Iterator[Path]:
 def _make(kind: str, root: Path, request: pytest.FixtureRequest) -> Place:
     work = root / f"work-{kind}"
     work.mkdir(exist_ok=True)
-    problems = {
-        "bubblewrap": bubblewrap_problem(), "podman": podman_problem(), "docker": docker_problem(),
-        "ssh": sshd_problem(),
-    }  # fmt: skip
-    if problem := problems[kind]:
-        pytest.skip(f"No {kind} sandbox here: {problem}")
     if kind == "bubblewrap":
+        if problem := bubblewrap_problem():
+            pytest.skip(f"No bubblewrap here: {problem}")
         return make_bubblewrap(root, work)
     if kind in {"podman", "docker"}:
         return make_container(request.getfixturevalue(kind), root, work)
-    return make_ssh(root, work, request.getfixturevalue("host"))
+    return make_ssh(root, work, request.getfixturevalue("ssh_server")[0])
 
 
 @pytest.fixture(params=["bubblewrap", "podman", "docker", "ssh"])

@@ -1,12 +1,12 @@
 """Commands on another host over ssh, with a real OpenSSH server on loopback."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import msgspec
 import pytest
 from tests.tools.process.process_fixture import Bench
-from tests.tools.sandbox.sandboxes import PATH, Place, make_ssh, new_folder, processes_with, running_sshd, sshd_problem
+from tests.tools.sandbox.sandboxes import PATH, Place, make_ssh, new_folder, processes_with
 
 from talaria.contracts.sandbox import SandboxPolicy
 from talaria.core.errors import ToolFailed
@@ -16,20 +16,14 @@ from talaria.tools.terminal.shell import Processes
 from talaria.tools.terminal.tool import Terminal
 from talaria.tools.workspace import LocalWorkspace
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(sshd_problem() != "", reason=sshd_problem())]
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[tuple[SshHost, Path]]:
-    with running_sshd() as started:
-        yield started
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-async def place(server: tuple[SshHost, Path]) -> AsyncIterator[Place]:
+async def place(ssh_server: tuple[SshHost, Path]) -> AsyncIterator[Place]:
     with new_folder() as root:
         (root / "work").mkdir()
-        place = make_ssh(root, root / "work", server[0])
+        place = make_ssh(root, root / "work", ssh_server[0])
         yield place
         await place.sandbox.close()
 
@@ -51,17 +45,17 @@ async def test_the_folder_there_is_apart_from_the_folder_here_and_is_stored(plac
     assert await place.run("pwd") == f"{place.work}/there\n[exit code 0]"
 
 
-async def test_commands_share_one_connection_and_limits_apply(place: Place, server: tuple[SshHost, Path]) -> None:
+async def test_commands_share_one_connection_and_limits_apply(place: Place, ssh_server: tuple[SshHost, Path]) -> None:
     policy = SandboxPolicy(cpu_seconds=7, memory_mb=512)
-    place.sandbox = SshSandbox(policy, msgspec.structs.replace(server[0], folder=str(place.work)), {"PATH": PATH})
+    place.sandbox = SshSandbox(policy, msgspec.structs.replace(ssh_server[0], folder=str(place.work)), {"PATH": PATH})
     first = await place.run("echo $SSH_CONNECTION; ulimit -t; ulimit -d")
     second = await place.run("echo $SSH_CONNECTION")
     assert first.splitlines()[0] == second.splitlines()[0]
     assert first.splitlines()[1:3] == ["7", str(512 * 1024)]
 
 
-async def test_a_host_that_does_not_let_us_in_is_explained(place: Place, server: tuple[SshHost, Path]) -> None:
-    host, keys = server
+async def test_a_host_that_does_not_let_us_in_is_explained(place: Place, ssh_server: tuple[SshHost, Path]) -> None:
+    host, keys = ssh_server
     (place.work / "empty").write_text("")
     unknown = msgspec.structs.replace(host, known_hosts=str(place.work / "empty"))
     assert "host key isn't known or has changed" in await refusal(place, unknown)
@@ -79,9 +73,9 @@ async def test_a_host_that_does_not_let_us_in_is_explained(place: Place, server:
 
 
 async def test_background_processes_have_their_own_connection_and_are_ended_whole(
-    bench: Bench, place: Place, server: tuple[SshHost, Path]
+    bench: Bench, place: Place, ssh_server: tuple[SshHost, Path]
 ) -> None:
-    host = msgspec.structs.replace(server[0], folder=str(place.work))
+    host = msgspec.structs.replace(ssh_server[0], folder=str(place.work))
     sandbox = SshSandbox(SandboxPolicy(), host, {"PATH": PATH})
     bench.terminal = Terminal(Processes(), bench.outputs, sandbox=sandbox, background=bench.supervisor)
     process = await bench.start("setsid sh -c ': escaped-ssh; sleep 9873' & read line; echo got $line >got; sleep 9873")

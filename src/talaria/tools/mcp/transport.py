@@ -8,8 +8,10 @@ import asyncio
 import os
 import shutil
 import signal
+import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TextIO
@@ -123,12 +125,19 @@ class HttpAccess(httpx2.Auth):
             self.problem = f"it asks for a sign-in. Sign in with `talaria mcp login {self._server.name}`"
 
 
+@cache
+def _load_certificates(_paths: ssl.DefaultVerifyPaths) -> ssl.SSLContext:
+    """Load the certificates that httpx trusts, or those of ``SSL_CERT_FILE``; each attempt to connect needs them."""
+    return httpx2.create_ssl_context()
+
+
 def _over_http(server: McpServer, access: HttpAccess) -> AbstractAsyncContextManager[tuple[Any, Any]]:
     @asynccontextmanager
     async def opened() -> AsyncIterator[tuple[Any, Any]]:
         timeout = httpx2.Timeout(server.connect_seconds, read=max(server.call_seconds, _LONGEST_SILENCE))
+        certificates = _load_certificates(ssl.get_default_verify_paths())
         async with (
-            httpx2.AsyncClient(headers=server.headers, timeout=timeout, auth=access) as http,
+            httpx2.AsyncClient(headers=server.headers, timeout=timeout, auth=access, verify=certificates) as http,
             streamable_http_client(server.url, http_client=http) as streams,
         ):
             yield streams
