@@ -8,6 +8,7 @@ from pathlib import Path
 from textwrap import dedent
 
 import pytest
+from tests.app import warm_program
 from tests.app.program import Outcome, Program
 
 from talaria.testing.model_server import Ask, ModelServer, Say, bad_key
@@ -34,7 +35,7 @@ def program(tmp_path: Path, server: ModelServer) -> Program:
 
 async def test_five_line_program_runs_a_turn_with_a_function_tool(program: Program, server: ModelServer) -> None:
     server.script(Say(calls=[Ask("price", {"fruit": "apples", "kilos": 3})]), Say("7.50."))
-    assert await _run(program, FIVE_LINES) == Outcome(0, "7.50.\n")
+    assert await _run(program, FIVE_LINES, is_warm=False) == Outcome(0, "7.50.\n")
     asked, answered = server.received
     assert [offered["function"]["name"] for offered in asked.json["tools"]] == ["price"]
     assert answered.json["messages"][-1]["role"] == "tool"
@@ -56,7 +57,9 @@ async def test_a_function_tool_needs_no_approval(program: Program, server: Model
     assert done == Outcome(0, "launched\nIt flies.\n")
 
 
-async def test_questions_in_one_block_share_the_session_and_its_prefix(program: Program, server: ModelServer) -> None:
+async def test_questions_in_a_block_share_the_conversation_and_its_prefix(
+    program: Program, server: ModelServer
+) -> None:
     server.script(Say("Noted."), Say("Blue."), Say("Still blue."))
     done = await _run(
         program,
@@ -78,7 +81,7 @@ async def test_questions_in_one_block_share_the_session_and_its_prefix(program: 
     assert third[: len(second)] == second
 
 
-async def test_event_callback_gets_the_events_of_a_turn_in_order(program: Program, server: ModelServer) -> None:
+async def test_listener_gets_events_during_the_turn(program: Program, server: ModelServer) -> None:
     server.script(Say(calls=[Ask("now", {})]), Say("Noon."))
     done = await _run(
         program,
@@ -117,7 +120,7 @@ async def test_a_tool_failure_is_reported_to_the_model(program: Program, server:
     assert server.received[1].json["messages"][-1]["role"] == "tool"
 
 
-async def test_provider_error_is_raised_with_a_sentence(program: Program, server: ModelServer) -> None:
+async def test_refused_key_is_raised_with_a_sentence(program: Program, server: ModelServer) -> None:
     server.otherwise(bad_key())
     done = await _run(
         program,
@@ -135,7 +138,7 @@ async def test_provider_error_is_raised_with_a_sentence(program: Program, server
     assert done.out.strip().endswith(".")
 
 
-async def test_unknown_model_is_refused_before_any_request(program: Program, server: ModelServer) -> None:
+async def test_unknown_model_is_raised_before_a_request(program: Program, server: ModelServer) -> None:
     done = await _run(
         program,
         """
@@ -183,20 +186,29 @@ async def test_agent_has_no_tools_by_default_and_the_usual_tools_on_request(
     assert {"read_file", "terminal", "memory"} <= {offered["function"]["name"] for offered in with_usual["tools"]}
 
 
-async def test_session_of_a_python_program_is_stored(program: Program, server: ModelServer) -> None:
+async def test_conversation_is_stored_as_a_session(program: Program, server: ModelServer) -> None:
     server.script(Say("Hello."))
     assert (await _run(program, 'from talaria import Agent; Agent().run("hi")')).code == 0
     listed = await asyncio.to_thread(program.run, "sessions", "list", "--source", "python", "--json")
     assert [session["source"] for session in json.loads(listed.out)] == ["python"]
 
 
-async def test_import_of_talaria_loads_no_other_modules_of_it(program: Program) -> None:
-    done = await _run(program, 'import sys, talaria; print(*(n for n in sys.modules if n.startswith("talaria")))')
-    assert done.out.split() == ["talaria"]
+async def test_importing_talaria_loads_no_other_module(program: Program) -> None:
+    script = 'import sys, talaria; print(*(n for n in sys.modules if n.startswith("talaria")))'
+    assert (await _run(program, script, is_warm=False)).out.split() == ["talaria"]
 
 
-async def _run(program: Program, script: str) -> Outcome:
+async def _run(program: Program, script: str, *, is_warm: bool = True) -> Outcome:
+    """Run a program in an interpreter of its own; one that ``is_warm`` has imported the modules of Talaria already."""
+
     def run() -> Outcome:
+        if is_warm:
+            arguments = [dedent(script)]
+            return Outcome(
+                *warm_program.run(
+                    arguments, env=program.environment(), cwd=program.home, module="tests.app.python_program"
+                )
+            )
         done = subprocess.run(
             [sys.executable, "-c", dedent(script)],
             env=program.environment(),

@@ -176,9 +176,7 @@ def run(
     with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         given.write(typed)
         given.seek(0)
-        _, connection = _request(
-            arguments, env, cwd, [given.fileno(), out.fileno(), err.fileno()], module=module
-        )
+        _, connection = _request(arguments, env, cwd, [given.fileno(), out.fileno(), err.fileno()], module=module)
         with connection:
             code = int(connection.recv(_LONGEST_ANSWER))
         out.seek(0)
