@@ -1,4 +1,4 @@
-"""Run the benchmarks by name, or all of them: `python -m bench [NAME ...] [--quick] [--peer] [--json FILE]`."""
+"""Run benchmarks by name, or all of them: `python -m bench [NAME ...] [--quick] [--peer] [--json FILE]`."""
 
 import argparse
 import json
@@ -16,68 +16,80 @@ _HEADERS = ("measure", "ours", "floor", "ratio", "goal", "reached")
 
 
 def main() -> int:
-    """Measure, print a table, and write it as JSON if requested."""
-    modules = _benchmarks()
-    arguments = _parse(list(modules))
-    figures: list[Measurement] = []
+    """Run the benchmarks, print a table, and write it as JSON if requested."""
+    modules = _find_benchmarks()
+    arguments = _parse_arguments(list(modules))
+    measurements: list[Measurement] = []
     for name in arguments.names or modules:
         print(f"== {name}", flush=True)
-        run = getattr(modules[name], "run_beside_peer" if arguments.peer else "run", modules[name].run)
+        run = getattr(modules[name], "run_with_peer" if arguments.peer else "run", modules[name].run)
         measured: list[Measurement] = run(arguments.quick)
         _print_table(measured)
-        figures += measured
+        measurements += measured
     if arguments.json:
-        rows = [asdict(figure) | {"ratio": figure.ratio, "reached": figure.reached} for figure in figures]
+        rows = [
+            asdict(measurement) | {"ratio": measurement.ratio, "reached": measurement.reached}
+            for measurement in measurements
+        ]
         arguments.json.write_text(json.dumps(rows, indent=2) + "\n")
     return 0
 
 
-def _benchmarks() -> dict[str, ModuleType]:
-    """Return every module of this package that measures something, by its name."""
+def _find_benchmarks() -> dict[str, ModuleType]:
+    """Return the benchmark modules of this package by name."""
     modules = [import_module(f"bench.{found.name}") for found in iter_modules(bench.__path__) if found.name[0] != "_"]
     return {module.NAME: module for module in modules if hasattr(module, "NAME")}
 
 
-def _parse(names: list[str]) -> argparse.Namespace:
+def _parse_arguments(names: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m bench", description="Benchmarks compared with a floor from the same run."
     )
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"what to measure: {', '.join(names)}; all by default")
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help=f"benchmarks to run: {', '.join(names)}; all by default"
+    )
     parser.add_argument("--quick", action="store_true", help="fewer rounds and smaller data")
     parser.add_argument(
         "--peer",
         action="store_true",
-        help="install another agent and measure it as well, where there is one to compare",
+        help="also install and measure another agent, in benchmarks that support it",
     )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to a file too")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the results to a file")
     arguments = parser.parse_args()
     unknown = [name for name in arguments.names if name not in names]
     if unknown:
-        parser.error(f"there is no benchmark {unknown[0]}; known are {', '.join(names)}")
+        parser.error(f"unknown benchmark {unknown[0]}; available are {', '.join(names)}")
     return arguments
 
 
-def _print_table(figures: list[Measurement]) -> None:
-    rows = [_HEADERS, *map(_row, figures)]
-    widths = [max(len(row[place]) for row in rows) for place in range(len(_HEADERS))]
+def _print_table(measurements: list[Measurement]) -> None:
+    rows = [_HEADERS, *map(_format_row, measurements)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADERS))]
     for row in rows:
         first, *others = (
-            text.ljust(width) if place == 0 else text.rjust(width)
-            for place, (text, width) in enumerate(zip(row, widths, strict=True))
+            text.ljust(width) if column == 0 else text.rjust(width)
+            for column, (text, width) in enumerate(zip(row, widths, strict=True))
         )
         print("  ".join([first, *others]))
 
 
-def _row(figure: Measurement) -> tuple[str, ...]:
-    floor = "" if figure.floor is None else _number(figure.floor, figure.unit)
-    ratio = "" if figure.ratio is None else f"{figure.ratio:.3g}x"
-    goal = f"{'≥' if figure.at_least else '≤'} " + (
-        f"{figure.goal:g}x" if figure.ratio else f"{figure.goal:g} {figure.unit}"
+def _format_row(measurement: Measurement) -> tuple[str, ...]:
+    floor = "" if measurement.floor is None else _format_number(measurement.floor, measurement.unit)
+    ratio = "" if measurement.ratio is None else f"{measurement.ratio:.3g}x"
+    goal = f"{'≥' if measurement.at_least else '≤'} " + (
+        f"{measurement.goal:g}x" if measurement.ratio else f"{measurement.goal:g} {measurement.unit}"
     )
-    return figure.measure, _number(figure.ours, figure.unit), floor, ratio, goal, "yes" if figure.reached else "no"
+    return (
+        measurement.measure,
+        _format_number(measurement.ours, measurement.unit),
+        floor,
+        ratio,
+        goal,
+        "yes" if measurement.reached else "no",
+    )
 
 
-def _number(value: float, unit: str) -> str:
+def _format_number(value: float, unit: str) -> str:
     return f"{value:,.0f} {unit}" if value >= 1000 else f"{value:.3g} {unit}"
 
 

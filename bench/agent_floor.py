@@ -11,7 +11,7 @@ _HEADERS = {"Content-Type": "application/json", "Authorization": "Bearer sk-benc
 
 
 class BareClient:
-    """httpx, as the SDKs of the vendors use it."""
+    """HTTP client with httpx, as the SDKs of vendors use it."""
 
     def __init__(self, url: str) -> None:
         self._url = f"{url}/v1/chat/completions"
@@ -27,12 +27,12 @@ class BareClient:
         await self._http.__aexit__(kind, error, trace)
 
     async def send(self, bodies: Sequence[bytes]) -> float:
-        """Send requests one after the other and return the seconds until the first bytes of the last reply."""
-        first = 0.0
+        """Send requests one after the other; return the seconds until the last reply's first bytes."""
+        first_byte = 0.0
         for body in bodies:
             began = perf_counter()
-            first = 0.0
+            first_byte = 0.0
             async with self._http.stream("POST", self._url, content=body) as response:
                 async for _ in response.aiter_bytes():
-                    first = first or perf_counter() - began
-        return first
+                    first_byte = first_byte or perf_counter() - began
+        return first_byte

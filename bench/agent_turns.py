@@ -1,4 +1,4 @@
-"""Whole turns of an agent with the default tools: real store, real provider, a model at the far end of a socket."""
+"""Complete agent turns with the default tools, a real store and provider, and a scripted model server."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -39,29 +39,29 @@ _INFO = ModelInfo(name="bench", context_limit=128_000)
 _TIERS = PromptTiers(surface="You are talking in a terminal.")
 
 
-class Note(Struct, frozen=True):
-    """The arguments of the tool that the bench adds."""
+class NoteArguments(Struct, frozen=True):
+    """Arguments of the tool that the benchmark adds."""
 
     text: str = ""
 
 
-class Noted:
-    """A tool that costs nothing itself."""
+class NoteTool:
+    """Tool that returns its argument, at no cost of its own."""
 
     name = "noted"
     description = "Take note."
     effect = Effect.READS
-    arguments = Note
+    arguments = NoteArguments
 
-    def proposed_action(self, arguments: Note) -> ProposedAction:
+    def proposed_action(self, arguments: NoteArguments) -> ProposedAction:
         return ProposedAction("other", arguments.text)
 
-    async def run(self, arguments: Note, call: Call) -> ToolOutput:
+    async def run(self, arguments: NoteArguments, call: Call) -> ToolOutput:
         return ToolOutput(arguments.text)
 
 
-class Everything:
-    """Implements `Approver` and `Person`: allows all, answers nothing."""
+class AllowAll:
+    """Approver that allows every call, and person who answers no question."""
 
     async def decide(self, tool: str, effect: Effect, proposed_action: ProposedAction) -> tuple[Verdict, str]:
         return "allow", ""
@@ -70,8 +70,8 @@ class Everything:
         return None
 
 
-class Turns:
-    """Takes turns, each in a new conversation."""
+class TurnRunner:
+    """Runs agent turns, each in a new session."""
 
     def __init__(self, url: str, model: str, store: Store, http: HttpPool, tools: list[Tool]) -> None:
         account = OpenAIChatSettings(name="bench", base_url=f"{url}/v1", api_key="sk-bench")
@@ -81,19 +81,19 @@ class Turns:
         self._workspace = LocalWorkspace(Path.cwd(), {})
         self._sessions: list[SessionId] = []
 
-    async def prepare(self, count: int) -> None:
-        """Make so many conversations to take turns in."""
+    async def create_sessions(self, count: int) -> None:
+        """Create sessions for as many turns."""
 
         def create(tx: Transaction) -> list[SessionId]:
             return [tx.sessions.create(NewSession(source="bench")).id for _ in range(count)]
 
         self._sessions += await self._store.write(create)
 
-    async def take(self) -> float:
-        """Say hi, and return the seconds from the turn's beginning to its first words."""
+    async def run_turn(self) -> float:
+        """Run a turn for the message "hi"; return the seconds from its start to its first text."""
         session_id, message = self._sessions.pop(), Message(role="user", parts=(Text("hi"),), at=datetime.now(UTC))
         await add_to_inbox(self._store, session_id, "bench", new_id(), message)
-        agent, times = self._agent(session_id), list[float]()
+        agent, times = self._make_agent(session_id), list[float]()
 
         def emit(event: TurnEvent) -> None:
             if isinstance(event, TurnBegan if not times else TextAdded) and len(times) < 2:
@@ -104,7 +104,7 @@ class Turns:
                 self._store,
                 session_id,
                 agent,
-                self._around(emit),
+                self._make_environment(emit),
                 jobs,
                 auxiliary=Auxiliary(self._calls),
                 options=RunnerOptions(titled=False),
@@ -113,19 +113,19 @@ class Turns:
         assert isinstance(end, TurnAnswered), end
         return times[1] - times[0]
 
-    def _agent(self, session_id: SessionId) -> AgentLoop:
+    def _make_agent(self, session_id: SessionId) -> AgentLoop:
         window = ContextWindow(_INFO, StoredHistory(self._store, session_id), Auxiliary(self._calls))
         return AgentLoop(
             self._calls, _INFO, self._toolbox, ModelOptions(instructions=build_instructions(_TIERS)), window
         )
 
-    def _around(self, emit: Callable[[TurnEvent], None]) -> TurnEnvironment:
-        return TurnEnvironment(publish=emit, person=Everything(), approver=Everything(), workspace=self._workspace)
+    def _make_environment(self, emit: Callable[[TurnEvent], None]) -> TurnEnvironment:
+        return TurnEnvironment(publish=emit, person=AllowAll(), approver=AllowAll(), workspace=self._workspace)
 
 
 @asynccontextmanager
-async def opened(folder: Path) -> AsyncIterator[Callable[[str, str], Turns]]:
-    """Open a store in a folder, and yield what makes `Turns` with a server's address and a model."""
+async def open_turn_runners(folder: Path) -> AsyncIterator[Callable[[str, str], TurnRunner]]:
+    """Open a store in a folder; yield a function from server address and model to `TurnRunner`."""
     profile = Profiles(folder).active()
     profile.prepare()
     async with AsyncExitStack() as stack:
@@ -135,14 +135,14 @@ async def opened(folder: Path) -> AsyncIterator[Callable[[str, str], Turns]]:
         stack.push_async_callback(http.close)
         tools = default_tools(profile, store, stack)
 
-        def make(url: str, model: str) -> Turns:
-            return Turns(url, model, store, http, tools if model == "words" else [*tools, Noted()])
+        def make(url: str, model: str) -> TurnRunner:
+            return TurnRunner(url, model, store, http, tools if model == "short" else [*tools, NoteTool()])
 
         yield make
 
 
 def default_tools(profile: Profile, store: Store, closing: AsyncExitStack) -> list[Tool]:
-    """Return the tools that the program gives a new agent when nothing is set."""
+    """Return the tools of a new agent with default settings."""
     settings = load_settings(profile, {})
     return make_tools(
         ToolContext(

@@ -1,4 +1,4 @@
-"""The API under clients that misbehave: half-open connections, endless heads, few file descriptors."""
+"""API server under abusive clients: half-open connections, endless headers, few file descriptors."""
 
 import asyncio
 import resource
@@ -10,32 +10,32 @@ from time import perf_counter
 
 import aiohttp
 
-from bench.agent_server import served
-from bench.api_servers import Server, talaria, within
+from bench.agent_server import run_model_server
+from bench.api_servers import Server, percentile_ms, run_talaria
 from bench.measure import Measurement
 
 NAME = "api-abuse"
 
 _HALF_OPEN = 300
 _LARGE = 300_000_000  # bytes
-_PIECE = b"y" * 262_144
+_CHUNK = b"y" * 262_144
 _HEAD = b"GET /health HTTP/1.1\r\nhost: localhost\r\nx: "
-_LOOKS, _ROUNDS = 800, 8
+_REQUESTS, _ROUNDS = 800, 8
 _FEW_FILES = 256
 _FLOOD = 400
-_SLOWER = 2.0  # times
-_GROWN = 8.0  # MB
+_MAX_SLOWDOWN = 2.0  # times
+_MAX_GROWTH = 8.0  # MB
 
-_FLOODING = """
+_FLOOD_SCRIPT = """
 import socket, threading
 
 def send():
     while True:
         try:
-            with socket.create_connection(("127.0.0.1", {port})) as one:
-                one.sendall({head!r})
+            with socket.create_connection(("127.0.0.1", {port})) as connection:
+                connection.sendall({head!r})
                 while True:
-                    one.sendall(b"y" * 65536)
+                    connection.sendall(b"y" * 65536)
         except OSError:
             pass
 
@@ -45,46 +45,52 @@ for _ in range(4):
 
 
 def run(quick: bool) -> list[Measurement]:
-    """Measure all of it."""
+    """Measure response times, memory and the end of connections under each kind of abuse."""
     return asyncio.run(_run(quick))
 
 
 async def _run(quick: bool) -> list[Measurement]:
-    looks = _LOOKS // 4 if quick else _LOOKS
-    async with served() as model:
-        async with talaria(model) as server:
-            alone, beside_half_open = await _alternating(server, looks)
+    requests = _REQUESTS // 4 if quick else _REQUESTS
+    async with run_model_server() as model:
+        async with run_talaria(model) as server:
+            alone, with_half_open = await _measure_half_open(server, requests)
             before = server.memory()
-            sent = await _send_head(server, _LARGE)
-            grown = server.memory() - before
+            sent = await _send_endless_header(server, _LARGE)
+            growth = server.memory() - before
             async with _run_flood(server):
-                beside_endless = await _health(server, looks)
-            closed = await _closed(server, _HALF_OPEN)
-        few = await _with_few_files(model, looks)
+                with_flood = await _measure_health(server, requests)
+            close_seconds = await _measure_close(server, _HALF_OPEN)
+        with_few_files = await _measure_few_files(model, requests)
     return [
-        Measurement(f"/health p50 with {_HALF_OPEN} half-open connections", beside_half_open, "ms", _SLOWER, alone),
-        Measurement("/health p50 with 4 endless heads, sent repeatedly", beside_endless, "ms", _SLOWER * 5, alone),
+        Measurement(f"/health p50 with {_HALF_OPEN} half-open connections", with_half_open, "ms", _MAX_SLOWDOWN, alone),
+        Measurement("/health p50 with 4 clients that send endless headers", with_flood, "ms", _MAX_SLOWDOWN * 5, alone),
         Measurement(
-            f"bytes taken of a header of {_LARGE // 1_000_000} MB", sent / 1_000_000, "MB", _LARGE / 10_000_000
+            f"bytes accepted of a header of {_LARGE // 1_000_000} MB", sent / 1_000_000, "MB", _LARGE / 10_000_000
         ),
-        Measurement("memory for it", grown, "MB", _GROWN),
-        Measurement(f"until {_HALF_OPEN} half-open connections are closed", closed, "s", 20),
-        Measurement(f"/health p50 with {_FLOOD} half-open, {_FEW_FILES} files", few, "ms", _SLOWER * 5, alone),
+        Measurement("memory growth during that header", growth, "MB", _MAX_GROWTH),
+        Measurement(f"time until {_HALF_OPEN} half-open connections are closed", close_seconds, "s", 20),
+        Measurement(
+            f"/health p50 with {_FLOOD} half-open, {_FEW_FILES} file descriptors",
+            with_few_files,
+            "ms",
+            _MAX_SLOWDOWN * 5,
+            alone,
+        ),
     ]
 
 
-async def _alternating(server: Server, looks: int) -> tuple[float, float]:
-    """Return the median times without and with half-open connections, in turns, as other load comes and goes."""
-    alone, beside = [], []
+async def _measure_half_open(server: Server, requests: int) -> tuple[float, float]:
+    """Return the median times without and with half-open connections, measured alternately."""
+    alone, disturbed = [], []
     for _ in range(_ROUNDS):
-        alone.append(await _health(server, looks // _ROUNDS))
-        async with _half_open(server, _HALF_OPEN):
-            beside.append(await _health(server, looks // _ROUNDS))
-    return median(alone), median(beside)
+        alone.append(await _measure_health(server, requests // _ROUNDS))
+        async with _open_half_requests(server, _HALF_OPEN):
+            disturbed.append(await _measure_health(server, requests // _ROUNDS))
+    return median(alone), median(disturbed)
 
 
-async def _health(server: Server, count: int) -> float:
-    """Return the median time of a look, each over a new connection."""
+async def _measure_health(server: Server, count: int) -> float:
+    """Return the median time of requests to `/health`, each over a new connection."""
     times = []
     connector = aiohttp.TCPConnector(force_close=True)
     async with aiohttp.ClientSession(connector=connector) as http:
@@ -93,12 +99,12 @@ async def _health(server: Server, count: int) -> float:
             async with http.get(f"{server.url}/health", raise_for_status=True) as answer:
                 await answer.read()
             times.append(perf_counter() - began)
-    return within(times, 50)
+    return percentile_ms(times, 50)
 
 
 @asynccontextmanager
-async def _half_open(server: Server, count: int) -> AsyncIterator[list[asyncio.StreamReader]]:
-    """Hold connections open on which half of a head was sent."""
+async def _open_half_requests(server: Server, count: int) -> AsyncIterator[list[asyncio.StreamReader]]:
+    """Keep connections open after sending half of a request's headers."""
     port = int(server.url.rpartition(":")[2])
     opened = [await asyncio.open_connection("127.0.0.1", port) for _ in range(count)]
     for _, writer in opened:
@@ -110,34 +116,34 @@ async def _half_open(server: Server, count: int) -> AsyncIterator[list[asyncio.S
             writer.close()
 
 
-async def _closed(server: Server, count: int) -> float:
-    """Return after how long the last of many half-open connections is closed."""
+async def _measure_close(server: Server, count: int) -> float:
+    """Return the seconds until the server has closed all half-open connections."""
     began = perf_counter()
-    async with _half_open(server, count) as readers:
+    async with _open_half_requests(server, count) as readers:
         for reader in readers:
             with suppress(ConnectionError):
                 await reader.read()
     return perf_counter() - began
 
 
-async def _send_head(server: Server, most: int) -> int:
-    """Send one header that does not end, and return how many bytes could be sent."""
+async def _send_endless_header(server: Server, limit: int) -> int:
+    """Send one endless header, and return how many bytes the server accepted."""
     sent = 0
     _, writer = await asyncio.open_connection("127.0.0.1", int(server.url.rpartition(":")[2]))
     with suppress(ConnectionError):
         writer.write(_HEAD)
-        while sent < most:
-            writer.write(_PIECE)
+        while sent < limit:
+            writer.write(_CHUNK)
             await writer.drain()
-            sent += len(_PIECE)
+            sent += len(_CHUNK)
     writer.close()
     return sent
 
 
 @asynccontextmanager
 async def _run_flood(server: Server) -> AsyncIterator[None]:
-    """Let another process send endless heads over four connections, each again as soon as it is refused."""
-    script = _FLOODING.format(port=server.url.rpartition(":")[2], head=_HEAD)
+    """Send endless headers from another process over four connections, which reconnect when refused."""
+    script = _FLOOD_SCRIPT.format(port=server.url.rpartition(":")[2], head=_HEAD)
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", script)
     try:
         yield
@@ -146,11 +152,11 @@ async def _run_flood(server: Server) -> AsyncIterator[None]:
         await process.wait()
 
 
-async def _with_few_files(model: str, looks: int) -> float:
-    """Look while a server that may open few files has more connections than that."""
+async def _measure_few_files(model: str, requests: int) -> float:
+    """Measure a server with more connections than it may have file descriptors."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (_FEW_FILES, hard))
-    async with talaria(model) as server:
+    async with run_talaria(model) as server:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-        async with _half_open(server, _FLOOD):
-            return await _health(server, looks)
+        async with _open_half_requests(server, _FLOOD):
+            return await _measure_health(server, requests)

@@ -1,6 +1,6 @@
 """Floor for a server: ``python -m bench.api_bare`` streams the bytes of an answer without any agent.
 
-It prints its address. The bytes are those of a real answer of ours, in the same pieces.
+It prints its address. The bytes are those of a real answer of Talaria, in the same chunks.
 """
 
 import asyncio
@@ -14,48 +14,49 @@ import uvicorn
 from talaria.api.completions.outgoing import ChunkEncoder, CompletionCollector
 from talaria.core.events import TextAdded, TurnAnswered
 
-_WORDS = "The quick brown fox jumps over the lazy dog, over and over and over. " * 4
-_CHUNKS = 50
+_TEXT = "The quick brown fox jumps over the lazy dog, over and over and over. " * 4
+_CHUNK_COUNT = 50
 
 Message = MutableMapping[str, Any]
 
 
-def _pieces() -> list[bytes]:
-    chunks, answer, size = ChunkEncoder("talaria", counting=False), CompletionCollector(), len(_WORDS) // _CHUNKS + 1
-    words = [_WORDS[place : place + size] for place in range(0, len(_WORDS), size)]
-    said = [chunks.words(answer.take(TextAdded(word))) for word in words]
-    answer.take(TurnAnswered(_WORDS))
-    return [chunks.begin(), *said, chunks.end(answer)]
+def _encode_chunks() -> list[bytes]:
+    encoder, answer = ChunkEncoder("talaria", counting=False), CompletionCollector()
+    size = len(_TEXT) // _CHUNK_COUNT + 1
+    parts = [_TEXT[start : start + size] for start in range(0, len(_TEXT), size)]
+    encoded = [encoder.words(answer.take(TextAdded(part))) for part in parts]
+    answer.take(TurnAnswered(_TEXT))
+    return [encoder.begin(), *encoded, encoder.end(answer)]
 
 
-_PIECES = _pieces()
+_ENCODED_CHUNKS = _encode_chunks()
 _HEADERS = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache")]
 
 
 async def application(
     scope: Message, receive: Callable[[], Awaitable[Message]], send: Callable[[Message], Awaitable[None]]
 ) -> None:
-    """Take the body and stream the answer."""
+    """Read the request body and stream the answer."""
     if scope["type"] != "http":
         return
     while (await receive()).get("more_body"):
         pass
     await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
-    for piece in _PIECES:
-        await send({"type": "http.response.body", "body": piece, "more_body": True})
+    for chunk in _ENCODED_CHUNKS:
+        await send({"type": "http.response.body", "body": chunk, "more_body": True})
     await send({"type": "http.response.body", "body": b""})
 
 
 async def _serve() -> None:
-    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    listening.bind(("127.0.0.1", 0))
-    listening.listen(1024)
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener.bind(("127.0.0.1", 0))
+    listener.listen(1024)
     config = uvicorn.Config(
         application, http="httptools", ws="none", lifespan="off", loop="asyncio", log_config=None, access_log=False
     )
-    sys.stdout.write(f"http://127.0.0.1:{listening.getsockname()[1]}\n")
+    sys.stdout.write(f"http://127.0.0.1:{listener.getsockname()[1]}\n")
     sys.stdout.flush()
-    await uvicorn.Server(config).serve(sockets=[listening])
+    await uvicorn.Server(config).serve(sockets=[listener])
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""Clients of the API in a process of their own: ``python -m bench.api_load URL IN_FLIGHT COUNT`` prints times.
+"""Load generator for API servers: ``python -m bench.api_load URL IN_FLIGHT COUNT`` prints times as JSON.
 
-Each client keeps one connection and asks again when it has its answer. The connections are bare sockets, so that what
-is measured is the server. No question is asked twice: there are servers that take equal first words for one
-conversation.
+Each client has one connection and sends its next request when the answer is complete. The connections are bare
+sockets, to keep the cost of the clients low. Every question is unique, because some servers continue a session if its
+first message is repeated.
 """
 
 import argparse
@@ -23,30 +23,33 @@ _DONE, _STOPPED = b"data: [DONE]", b'"stop"'
 
 
 class Load(Struct, frozen=True):
-    """What some requests took, in seconds: all of them together, each, each to its first byte and its first words."""
+    """Times of a load test in seconds; the lists have one entry per request.
+
+    ``seconds`` is the duration of the whole test, ``total`` the time to the end of an answer.
+    """
 
     seconds: float
-    whole: list[float]
-    first: list[float]
-    words: list[float]
+    total: list[float]
+    first_byte: list[float]
+    first_text: list[float]
 
 
 class _Client(asyncio.Protocol):
-    """One connection with one request at a time."""
+    """Connection that has at most one request in flight."""
 
     def __init__(self) -> None:
         self._body = bytearray()
         self._done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.first = self.words = 0.0
+        self.first_byte = self.first_text = 0.0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
 
-    def ask(self, request: bytes) -> asyncio.Future[None]:
+    def send(self, request: bytes) -> asyncio.Future[None]:
         self._body.clear()
         self._parser = HttpResponseParser(self)
-        self.first = self.words = 0.0
+        self.first_byte = self.first_text = 0.0
         self._done = asyncio.get_running_loop().create_future()
         self._transport.write(request)
         return self._done
@@ -56,10 +59,10 @@ class _Client(asyncio.Protocol):
 
     def on_body(self, piece: bytes) -> None:
         self._body += piece
-        if not self.first:
-            self.first = perf_counter()
-        if not self.words and (self._body.count(b"data: ") > 1 or b'"message"' in piece):
-            self.words = perf_counter()
+        if not self.first_byte:
+            self.first_byte = perf_counter()
+        if not self.first_text and (self._body.count(b"data: ") > 1 or b'"message"' in piece):
+            self.first_text = perf_counter()
 
     def on_message_complete(self) -> None:
         if not self._done.done():
@@ -67,10 +70,12 @@ class _Client(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         if not self._done.done():
-            self._done.set_exception(exc or ConnectionResetError("the server hung up before its answer was whole"))
+            self._done.set_exception(
+                exc or ConnectionResetError("the server closed the connection before its answer was complete")
+            )
 
     def check(self, *, stream: bool) -> None:
-        """Fail unless the agent has said all it had to say: what is refused or goes wrong is no figure."""
+        """Fail unless the answer is complete and successful, so that only such answers are measured."""
         assert self._parser.get_status_code() == _OK, bytes(self._body[:600])
         assert _STOPPED in self._body, bytes(self._body[-600:])
         assert not stream or _DONE in self._body[-64:], bytes(self._body[-600:])
@@ -80,41 +85,41 @@ class _Client(asyncio.Protocol):
 
 
 async def load(url: str, in_flight: int, count: int, *, stream: bool = False, key: str = "") -> Load:
-    """Ask ``count`` times, so many at once."""
+    """Send ``count`` requests, with ``in_flight`` clients at the same time."""
     parts = urlsplit(url)
     host, port = parts.hostname or "", parts.port or 0
-    requests = _requests(url, stream=stream, key=key)
-    left = iter(range(count))
-    whole: list[float] = []
-    first: list[float] = []
-    words: list[float] = []
+    make_request = _request_factory(url, stream=stream, key=key)
+    numbers = iter(range(count))
+    total: list[float] = []
+    first_byte: list[float] = []
+    first_text: list[float] = []
 
-    async def one() -> None:
+    async def run_client() -> None:
         _, client = await asyncio.get_running_loop().create_connection(_Client, host, port)
         with closing(client):
-            for number in left:
-                request = requests(number)
+            for number in numbers:
+                request = make_request(number)
                 began = perf_counter()
-                await client.ask(request)
-                whole.append(perf_counter() - began)
-                first.append(client.first - began)
-                words.append((client.words or perf_counter()) - began)
+                await client.send(request)
+                total.append(perf_counter() - began)
+                first_byte.append(client.first_byte - began)
+                first_text.append((client.first_text or perf_counter()) - began)
                 client.check(stream=stream)
 
     began = perf_counter()
     async with asyncio.TaskGroup() as group:
         for _ in range(in_flight):
-            group.create_task(one())
-    return Load(perf_counter() - began, whole, first, words)
+            group.create_task(run_client())
+    return Load(perf_counter() - began, total, first_byte, first_text)
 
 
-def _requests(url: str, *, stream: bool, key: str) -> Callable[[int], bytes]:
-    """Return what makes the request with a number; all are of the same length, and none is like any other."""
-    parts, mark = urlsplit(url), secrets.token_hex(4)
+def _request_factory(url: str, *, stream: bool, key: str) -> Callable[[int], bytes]:
+    """Return a function that builds the request with a number; all are unique and equally long."""
+    parts, run_id = urlsplit(url), secrets.token_hex(4)
     bearer = f"authorization: Bearer {key}\r\n" if key else ""
 
     def request(number: int) -> bytes:
-        question = {"role": "user", "content": f"Tell me of fox {mark}-{number:06}."}
+        question = {"role": "user", "content": f"Tell me of fox {run_id}-{number:06}."}
         body = msgspec.json.encode({"model": "talaria", "stream": stream, "messages": [question]})
         head = (
             f"POST {parts.path} HTTP/1.1\r\nhost: {parts.netloc}\r\n{bearer}content-type: application/json\r\n"
@@ -132,9 +137,11 @@ def _main() -> None:
     parser.add_argument("count", type=int)
     parser.add_argument("--stream", action="store_true")
     parser.add_argument("--key", default="")
-    asked = parser.parse_args()
-    found = asyncio.run(load(asked.url, asked.in_flight, asked.count, stream=asked.stream, key=asked.key))
-    sys.stdout.write(msgspec.json.encode(found).decode())
+    arguments = parser.parse_args()
+    result = asyncio.run(
+        load(arguments.url, arguments.in_flight, arguments.count, stream=arguments.stream, key=arguments.key)
+    )
+    sys.stdout.write(msgspec.json.encode(result).decode())
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Servers of the API in processes of their own, and what can be asked of any of them."""
+"""API servers in their own processes: load them with requests, read their memory and CPU time."""
 
 import asyncio
 import sys
@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 import msgspec
 
 from bench.api_load import Load
-from bench.measure import bytecode_environment, cpu_seconds, installed
+from bench.measure import bytecode_environment, command_path, cpu_seconds
 from talaria.core.os_processes import list_process_tree
 
 CHAT = "/v1/chat/completions"
@@ -19,17 +19,17 @@ CHAT = "/v1/chat/completions"
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A server that listens at ``url``; ``key`` is what it wants to be shown, if anything."""
+    """API server at ``url``; ``key`` is its API key, if it requires one."""
 
     url: str
     pid: int
     key: str = ""
 
     async def load(self, in_flight: int, count: int, *, stream: bool = False) -> Load:
-        """Let clients ask, from a process of their own."""
-        words = [self.url + CHAT, str(in_flight), str(count), *(["--stream"] * stream), f"--key={self.key}"]
+        """Send ``count`` requests from clients in another process and return their times."""
+        arguments = [self.url + CHAT, str(in_flight), str(count), *(["--stream"] * stream), f"--key={self.key}"]
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "bench.api_load", *words, stdout=asyncio.subprocess.PIPE
+            sys.executable, "-m", "bench.api_load", *arguments, stdout=asyncio.subprocess.PIPE
         )
         out, _ = await process.communicate()
         if process.returncode:
@@ -37,23 +37,26 @@ class Server:
         return msgspec.json.decode(out, type=Load)
 
     def memory(self) -> float:
-        """Return what it holds in memory with all that it started, in MB."""
-        return sum(map(_resident, list_process_tree(self.pid)))
+        """Return the resident memory of the server and its child processes, in MB."""
+        return sum(map(_resident_memory, list_process_tree(self.pid)))
 
-    def processor_time(self) -> float:
-        """Return how long the processors have worked for it and for all that it started, in seconds."""
+    def cpu_time(self) -> float:
+        """Return the CPU time of the server and its child processes, in seconds."""
         return sum(map(cpu_seconds, list_process_tree(self.pid)))
 
 
-def within(times: Sequence[float], percent: int) -> float:
-    """Return how many milliseconds so many percent of the times stay within."""
+def percentile_ms(times: Sequence[float], percent: int) -> float:
+    """Return a percentile of some times in seconds, in milliseconds."""
     ordered = sorted(times)
     return ordered[min(len(ordered) * percent // 100, len(ordered) - 1)] * 1000
 
 
 @asynccontextmanager
-async def talaria(model: str, *, name: str = "words", context_limit: int = 0) -> AsyncIterator[Server]:
-    """Run ours with a model of the server at ``model``, whose context limit is as known unless given."""
+async def run_talaria(model: str, *, name: str = "short", context_limit: int = 0) -> AsyncIterator[Server]:
+    """Run Talaria's API server with a model of the model server at the URL ``model``.
+
+    ``name`` is the name of the model; a ``context_limit`` of 0 leaves its limit to the default.
+    """
     with TemporaryDirectory() as home:
         folder = Path(home) / "profiles" / "default"
         folder.mkdir(parents=True)
@@ -63,13 +66,13 @@ async def talaria(model: str, *, name: str = "words", context_limit: int = 0) ->
         (folder / "config.toml").write_text(settings)
         environment = bytecode_environment() | {"HOME": home, "TALARIA_HOME": home}
         process = await asyncio.create_subprocess_exec(
-            installed("talaria"), "serve", "--port", "0", env=environment, stderr=asyncio.subprocess.PIPE
+            command_path("talaria"), "serve", "--port", "0", env=environment, stderr=asyncio.subprocess.PIPE
         )
         assert process.stderr is not None
         try:
-            while "http://" not in (said := (await process.stderr.readline()).decode()):
-                pass  # what it says about its key
-            url = "http://" + said.partition("http://")[2].partition("/v1")[0]
+            while "http://" not in (line := (await process.stderr.readline()).decode()):
+                pass  # lines about the API key
+            url = "http://" + line.partition("http://")[2].partition("/v1")[0]
             yield Server(url, process.pid, (folder / "api-key").read_text().strip())
         finally:
             process.kill()
@@ -77,8 +80,8 @@ async def talaria(model: str, *, name: str = "words", context_limit: int = 0) ->
 
 
 @asynccontextmanager
-async def bare() -> AsyncIterator[Server]:
-    """Run the application that only streams the bytes of an answer."""
+async def run_bare() -> AsyncIterator[Server]:
+    """Run the bare application, which only streams the bytes of an answer."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "bench.api_bare", stdout=asyncio.subprocess.PIPE
     )
@@ -90,7 +93,7 @@ async def bare() -> AsyncIterator[Server]:
         await process.wait()
 
 
-def _resident(pid: int) -> float:
+def _resident_memory(pid: int) -> float:
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     kibibytes = next(int(line.split()[1]) for line in lines if line.startswith("VmRSS:"))
     return kibibytes * 1024 / 1_000_000

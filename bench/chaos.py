@@ -1,6 +1,6 @@
-"""A gateway killed repeatedly while people write to it: is every message answered, once and in order?
+"""Gateway killed repeatedly while messages arrive: is every message answered, once and in order?
 
-One process on SQLite, and several workers on one PostgreSQL.
+Measured with one process on SQLite, and with several workers on one PostgreSQL.
 """
 
 import asyncio
@@ -29,17 +29,17 @@ NAME = "chaos"
 PLAIN = PlatformCapabilities(text_limit=4096, buttons=True)
 IDEMPOTENT = PlatformCapabilities(text_limit=4096, buttons=True, idempotent=True)
 EXCLUSIVE = PlatformCapabilities(text_limit=4096, buttons=True, exclusive=True)
-_PATIENCE = 120.0
-_PAUSED = 2.5
+_TIMEOUT = 120.0
+_PAUSE_SECONDS = 2.5
 _REPLY = "re: "
 
 
 @dataclass(frozen=True)
-class Storm:
-    """How much is written, in how many chats, and how often the gateway is ended, and how.
+class ChaosScenario:
+    """Number of messages, chats and kills, and the signal (``by``) that kills the gateways.
 
-    With SIGSTOP a worker is not ended but held up for longer than its leases last, and then continued. ``workers``
-    serve at once; more than one need a ``server``, the address of a PostgreSQL.
+    With SIGSTOP a worker isn't killed but paused for longer than its leases last, and then continued. Several
+    ``workers`` run at the same time; they need a ``server``, the URL of a PostgreSQL store.
     """
 
     messages: int
@@ -51,16 +51,16 @@ class Storm:
     server: str = ""
 
     @property
-    def may_repeat(self) -> int:
-        """How many replies may be posted twice: one for each chat whose sender could not say whether it had sent."""
+    def max_repeated_posts(self) -> int:
+        """Number of replies that may be posted twice: one per chat and kill, unless the network is idempotent."""
         return 0 if self.by == signal.SIGTERM or self.abilities.idempotent else self.kills * self.chats
 
 
 @dataclass(frozen=True)
-class Damage:
-    """What went wrong: messages without an answer, answered twice in the transcript, out of order, posted twice.
+class ChaosResult:
+    """Counts of errors: no answer, two answers in the transcript, wrong order, two posts.
 
-    ``waits`` are the seconds from each message to its answer, shortest first.
+    ``waits`` are the seconds from each message to its answer, in ascending order.
     """
 
     missing: int
@@ -73,69 +73,71 @@ class Damage:
 
 
 def run(quick: bool) -> list[Measurement]:
-    """Ride out every storm."""
+    """Run every scenario."""
     size = (200, 20, 8) if quick else (1000, 50, 20)
-    figures: list[Measurement] = []
-    for name, storm in (
-        ("SIGKILL", Storm(*size)),
-        ("SIGKILL, idempotent network", Storm(*size, abilities=IDEMPOTENT)),
-        ("SIGTERM", Storm(*size, by=signal.SIGTERM)),
+    measurements: list[Measurement] = []
+    for name, scenario in (
+        ("SIGKILL", ChaosScenario(*size)),
+        ("SIGKILL, idempotent network", ChaosScenario(*size, abilities=IDEMPOTENT)),
+        ("SIGTERM", ChaosScenario(*size, by=signal.SIGTERM)),
     ):
-        figures += _measure_storm(name, storm, seed=len(figures))
+        measurements += _measure_scenario(name, scenario, seed=len(measurements))
     if find_postgres() is None:
         print(MISSING, flush=True)
-        return figures
+        return measurements
     for name, by, abilities in (
         ("3 workers, SIGKILL", signal.SIGKILL, EXCLUSIVE),
         ("3 workers, SIGKILL, all receive", signal.SIGKILL, PLAIN),
         ("3 workers, SIGSTOP", signal.SIGSTOP, EXCLUSIVE),
     ):
         with PostgresServer() as server:
-            storm = Storm(*size, by=by, abilities=abilities, workers=3, server=server.url)
-            figures += _measure_storm(name, storm, seed=len(figures))
-    return figures
+            scenario = ChaosScenario(*size, by=by, abilities=abilities, workers=3, server=server.url)
+            measurements += _measure_scenario(name, scenario, seed=len(measurements))
+    return measurements
 
 
-def _measure_storm(name: str, storm: Storm, *, seed: int) -> list[Measurement]:
+def _measure_scenario(name: str, scenario: ChaosScenario, *, seed: int) -> list[Measurement]:
     with TemporaryDirectory() as folder:
-        damage = asyncio.run(run_storm(storm, Path(folder), seed=seed))
-    middle, longest = damage.waits[len(damage.waits) // 2], damage.waits[-1]
-    print(f"{name}: answered after {middle:.2f} s in the middle, {longest:.2f} s at most", flush=True)
-    what = f"{name}: {storm.messages} messages, {storm.chats} chats, {damage.kills} ends"
+        result = asyncio.run(run_chaos(scenario, Path(folder), seed=seed))
+    median_wait, longest = result.waits[len(result.waits) // 2], result.waits[-1]
+    print(f"{name}: wait for an answer: median {median_wait:.2f} s, longest {longest:.2f} s", flush=True)
+    label = f"{name}: {scenario.messages} messages, {scenario.chats} chats, {result.kills} interruptions"
     return [
-        Measurement(f"{what}: missing", damage.missing, "", 0),
-        Measurement(f"{what}: answered twice", damage.answered_twice, "", 0),
-        Measurement(f"{what}: out of order", damage.out_of_order, "", 0),
-        Measurement(f"{what}: posted twice", damage.posted_twice, "", storm.may_repeat),
+        Measurement(f"{label}: missing", result.missing, "", 0),
+        Measurement(f"{label}: answered twice", result.answered_twice, "", 0),
+        Measurement(f"{label}: out of order", result.out_of_order, "", 0),
+        Measurement(f"{label}: posted twice", result.posted_twice, "", scenario.max_repeated_posts),
     ]
 
 
-async def run_storm(storm: Storm, home: Path, *, seed: int, start: StartGateway = start_gateway) -> Damage:
-    """Let people write while gateways are ended at random moments and started again; return what that broke."""
+async def run_chaos(
+    scenario: ChaosScenario, home: Path, *, seed: int, start: StartGateway = start_gateway
+) -> ChaosResult:
+    """Send messages while gateways are killed at random moments and restarted; return the errors."""
     chance = random.Random(seed)
-    async with ModelServer() as server, LoopbackNetwork(storm.abilities) as network:
+    async with ModelServer() as server, LoopbackNetwork(scenario.abilities) as network:
         server.answering(lambda received: Say(f"{_REPLY}{received.question}"))
-        environment = prepare_home(home, server.url, network.address, storm.abilities, server=storm.server)
+        environment = prepare_home(home, server.url, network.address, scenario.abilities, server=scenario.server)
         began = perf_counter()
-        async with _Workers(environment, storm.workers, start) as workers, asyncio.TaskGroup() as group:
-            writing = group.create_task(_write(network, storm, chance))
-            for _ in range(storm.kills):
+        async with _Workers(environment, scenario.workers, start) as workers, asyncio.TaskGroup() as group:
+            sending = group.create_task(_send_messages(network, scenario, chance))
+            for _ in range(scenario.kills):
                 await asyncio.sleep(chance.uniform(0.6, 1.6))
-                await workers.disrupt(chance.randrange(storm.workers), storm.by)
-            said = await writing
-            wanted = storm.messages
-            await network.until(lambda: len(set(_posted(network))) >= wanted, seconds=_PATIENCE)
+                await workers.disrupt(chance.randrange(scenario.workers), scenario.by)
+            sent_at = await sending
+            expected = scenario.messages
+            await network.until(lambda: len(set(_list_replies(network))) >= expected, seconds=_TIMEOUT)
         seconds = perf_counter() - began
-    return await _damage(network, storm, home, said, seconds)
+    return await _evaluate(network, scenario, home, sent_at, seconds)
 
 
 class _Workers:
-    """Processes that serve the same chats."""
+    """Gateway processes that serve the same chats."""
 
     def __init__(self, environment: dict[str, str], count: int, start: StartGateway) -> None:
         self._environment = environment
         self._start_gateway = start
-        self._words = ("--worker",) if count > 1 else ()
+        self._arguments = ("--worker",) if count > 1 else ()
         self._count = count
         self._processes: list[GatewayProcess] = []
 
@@ -153,70 +155,72 @@ class _Workers:
             await process.wait()
 
     async def disrupt(self, number: int, by: signal.Signals) -> None:
-        """End one and start another in its place, or hold it up for a while."""
+        """Kill one process and start another instead, or pause it for a while."""
         process = self._processes[number]
         process.send_signal(by)
         if by == signal.SIGSTOP:
-            await asyncio.sleep(_PAUSED)
+            await asyncio.sleep(_PAUSE_SECONDS)
             process.send_signal(signal.SIGCONT)
             return
         await process.wait()
         self._processes[number] = await self._start()
 
     async def _start(self) -> GatewayProcess:
-        return await self._start_gateway(self._environment, *self._words)
+        return await self._start_gateway(self._environment, *self._arguments)
 
 
-async def _write(network: LoopbackNetwork, storm: Storm, chance: random.Random) -> dict[str, float]:
-    """Write everything within about the time that the kills take; return when each answer was asked for."""
-    pause = storm.kills * (_PAUSED + 1 if storm.by == signal.SIGSTOP else 1.2) / storm.messages
-    said = {}
-    for number in range(storm.messages):
-        chat = f"c{number % storm.chats}"
-        text = f"{chat} m{number // storm.chats}"
-        said[f"{_REPLY}{text}"] = time()
+async def _send_messages(network: LoopbackNetwork, scenario: ChaosScenario, chance: random.Random) -> dict[str, float]:
+    """Send all messages in about the time that the kills take; return the send time by expected reply."""
+    pause = scenario.kills * (_PAUSE_SECONDS + 1 if scenario.by == signal.SIGSTOP else 1.2) / scenario.messages
+    sent_at = {}
+    for number in range(scenario.messages):
+        chat = f"c{number % scenario.chats}"
+        text = f"{chat} m{number // scenario.chats}"
+        sent_at[f"{_REPLY}{text}"] = time()
         network.say(chat, text, sender=chat)
         await asyncio.sleep(chance.uniform(0, 2 * pause))
-    return said
+    return sent_at
 
 
-def _posted(network: LoopbackNetwork) -> list[str]:
-    """Return the posted replies; notices about waiting turns all have the same text."""
+def _list_replies(network: LoopbackNetwork) -> list[str]:
+    """Return the posted replies, without notices about waiting turns."""
     return [record.text for record in network.posts if record.text.startswith(_REPLY)]
 
 
-async def _damage(network: LoopbackNetwork, storm: Storm, home: Path, said: dict[str, float], seconds: float) -> Damage:
-    posted = Counter(_posted(network))
+async def _evaluate(
+    network: LoopbackNetwork, scenario: ChaosScenario, home: Path, sent_at: dict[str, float], seconds: float
+) -> ChaosResult:
+    posted = Counter(_list_replies(network))
     answered = {record.text: record.at for record in reversed(network.posts)}
-    wanted = [
-        [f"{_REPLY}c{chat} m{number}" for number in range(len(range(chat, storm.messages, storm.chats)))]
-        for chat in range(storm.chats)
+    expected = [
+        [f"{_REPLY}c{chat} m{number}" for number in range(len(range(chat, scenario.messages, scenario.chats)))]
+        for chat in range(scenario.chats)
     ]
-    store = _store(storm, home)
+    store = _open_store(scenario, home)
     try:
-        told = await store.read(_told)
+        answers_by_session = await store.read(_read_answers)
     finally:
         await store.close()
-    answers = Counter(answer for conversation in told for answer in conversation)
-    return Damage(
-        missing=sum(posted[text] == 0 or answers[text] == 0 for chat in wanted for text in chat),
+    answers = Counter(answer for session in answers_by_session for answer in session)
+    return ChaosResult(
+        missing=sum(posted[text] == 0 or answers[text] == 0 for chat in expected for text in chat),
         answered_twice=sum(count - 1 for count in answers.values()),
-        out_of_order=sum(chat not in told for chat in wanted),
+        out_of_order=sum(chat not in answers_by_session for chat in expected),
         posted_twice=sum(count - 1 for count in posted.values()),
-        kills=storm.kills,
+        kills=scenario.kills,
         seconds=seconds,
-        waits=tuple(sorted(answered[text] - at for text, at in said.items() if text in answered)),
+        waits=tuple(sorted(answered[text] - at for text, at in sent_at.items() if text in answered)),
     )
 
 
-def _store(storm: Storm, home: Path) -> Store:
-    if storm.server:
-        return open_postgres_store(storm.server)
+def _open_store(scenario: ChaosScenario, home: Path) -> Store:
+    if scenario.server:
+        return open_postgres_store(scenario.server)
     return open_sqlite_store(home / "profiles" / "default" / "talaria.db")
 
 
-def _told(tx: Transaction) -> list[list[str]]:
-    """Return the answers of each conversation in their order."""
+def _read_answers(tx: Transaction) -> list[list[str]]:
+    """Return the answers of each session in order."""
     sessions = tx.sessions.find(SessionFilter(limit=None))
     stored = [tx.messages.load(session.id) for session in sessions]
     return [[one.message.text for one in each if one.message.role == "assistant"] for each in stored]

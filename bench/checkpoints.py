@@ -19,16 +19,16 @@ _PER_FOLDER = 100
 
 
 def run(quick: bool) -> list[Measurement]:
-    """Take checkpoints next to `git status` in the same tree."""
+    """Compare checkpoints with `git status` in the same tree."""
     if which("git") is None:
         return []
     rounds = 5 if quick else 25
     with TemporaryDirectory() as base:
-        workspace, places = Path(base, "work"), Path(base, "checkpoints")
-        _fill(workspace)
+        workspace, store = Path(base, "work"), Path(base, "checkpoints")
+        _create_files(workspace)
         subprocess.run(["git", "init", "-q"], cwd=workspace, check=True)
         subprocess.run(["git", "add", "-A"], cwd=workspace, check=True)
-        options = CheckpointOptions(folder=places, home=Path(base, "home"), path=os.environ["PATH"])
+        options = CheckpointOptions(folder=store, home=Path(base, "home"), path=os.environ["PATH"])
         history = ProfileCheckpoints(options).open(workspace)
         history.record_before("first", "session", "turn")
         numbers = iter(range(10_000))
@@ -43,32 +43,32 @@ def run(quick: bool) -> list[Measurement]:
             (workspace / "0" / "0.txt").write_text(f"changed {next(numbers)}\n")
             history.record_before("changed", "session", f"turn-{next(numbers)}")
 
-        used = _milliseconds((status, unchanged, one_changed), rounds, _cpu_seconds)
-        passed = _milliseconds((status, unchanged), rounds, perf_counter)
+        cpu = _milliseconds((status, unchanged, one_changed), rounds, _cpu_seconds)
+        wall = _milliseconds((status, unchanged), rounds, perf_counter)
     return [
-        Measurement(f"checkpoint of {FILES:,} unchanged files, CPU", used[1], "ms", 50),
-        Measurement("the same vs git status", used[1], "ms", 3, floor=used[0]),
-        Measurement("the same, elapsed, vs git status", passed[1], "ms", 3, floor=passed[0]),
-        Measurement("checkpoint after one file changed vs git status, CPU", used[2], "ms", 5, floor=used[0]),
+        Measurement(f"checkpoint of {FILES:,} unchanged files, CPU", cpu[1], "ms", 50),
+        Measurement("the same, CPU, vs git status", cpu[1], "ms", 3, floor=cpu[0]),
+        Measurement("the same, wall, vs git status", wall[1], "ms", 3, floor=wall[0]),
+        Measurement("checkpoint after one file changed vs git status, CPU", cpu[2], "ms", 5, floor=cpu[0]),
     ]
 
 
-def _fill(workspace: Path) -> None:
+def _create_files(workspace: Path) -> None:
     for number in range(FILES):
         file = workspace / str(number // _PER_FOLDER) / f"{number % _PER_FOLDER}.txt"
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(f"line of file {number}\n" * 30)
 
 
-def _milliseconds(works: tuple[Callable[[], None], ...], rounds: int, clock: Callable[[], float]) -> list[float]:
-    """Return the median time of each by a clock, run one after the other in every round."""
-    times: list[list[float]] = [[] for _ in works]
+def _milliseconds(actions: tuple[Callable[[], None], ...], rounds: int, clock: Callable[[], float]) -> list[float]:
+    """Return the median milliseconds of each action by a clock; every round runs them one after the other."""
+    times: list[list[float]] = [[] for _ in actions]
     for _ in range(rounds + 1):
-        for taken, work in zip(times, works, strict=True):
+        for durations, action in zip(times, actions, strict=True):
             began = clock()
-            work()
-            taken.append(1000 * (clock() - began))
-    return [median(taken[1:]) for taken in times]
+            action()
+            durations.append(1000 * (clock() - began))
+    return [median(durations[1:]) for durations in times]
 
 
 def _cpu_seconds() -> float:

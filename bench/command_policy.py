@@ -1,4 +1,4 @@
-"""Time of the approval policy for long commands: twice the length may take twice the time, and no more."""
+"""Time of the approval policy for long commands, which should grow linearly with their length."""
 
 from pathlib import Path
 from statistics import median
@@ -15,11 +15,11 @@ _SHORT, _LONG = 10_000, 40_000
 
 
 def run(quick: bool) -> list[Measurement]:
-    """Judge lines of many equal pieces, and others four times as long."""
+    """Judge command lines of repeated pieces, and lines four times as long."""
     rounds = 3 if quick else 9
     return [
         Measurement(
-            f"a line of {_LONG} times `{piece}` vs {_SHORT}",
+            f"command of {_LONG} times `{piece}` vs {_SHORT}",
             _milliseconds(piece * _LONG, rounds),
             "ms",
             1.5 * _LONG / _SHORT,

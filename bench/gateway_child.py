@@ -1,7 +1,7 @@
-"""The process under load: ``python -m bench.gateway_child gateway|bare HOME`` obeys the lines of its input.
+"""Process under load: ``python -m bench.gateway_child gateway|bare HOME`` runs commands from its input.
 
-``watch`` begins to measure how late its event loop is, ``told`` prints that and its memory. A bare agent, which is a
-conversation without a gateway, also understands ``wave COUNT``: so many conversations say something at once.
+``watch`` starts to measure the lag of the event loop, ``report`` prints that lag and the memory. A bare agent, which
+has sessions but no gateway, also has ``wave COUNT``: send a message in that many sessions at once.
 """
 
 import asyncio
@@ -30,8 +30,8 @@ from talaria.settings.secrets import read_secrets
 _TICK = 0.005
 
 
-class Told(Struct, frozen=True):
-    """Lag of the loop in milliseconds, and memory in bytes."""
+class LoadReport(Struct, frozen=True):
+    """Lag of the event loop in milliseconds, and memory in bytes."""
 
     lag_p99: float
     lag_worst: float
@@ -39,56 +39,56 @@ class Told(Struct, frozen=True):
 
 
 class Wave(Struct, frozen=True):
-    """What a wave of messages took, in seconds: all of it, and each answer."""
+    """Times of a wave of messages in seconds: the whole wave, and the wait for each answer."""
 
     seconds: float
     waits: list[float]
 
 
 class _CommandLoop:
-    """Does what the lines of the input say."""
+    """Reads commands from standard input and prints their results as JSON."""
 
     def __init__(self, application: TalariaApplication, jobs: asyncio.TaskGroup, stack: AsyncExitStack) -> None:
         self._application = application
         self._jobs = jobs
         self._stack = stack
-        self._delays: list[float] = []
+        self._lags: list[float] = []
         self._chats: list[OpenSession] = []
 
-    async def obey(self) -> None:
-        """Return when the input ends."""
+    async def serve(self) -> None:
+        """Run commands until the input ends."""
         watching = self._jobs.create_task(self._watch())
         while line := (await asyncio.to_thread(sys.stdin.readline)).strip():
             match line.split():
                 case ["watch"]:
-                    self._delays.clear()
+                    self._lags.clear()
                     print("{}", flush=True)
-                case ["told"]:
-                    print(msgspec.json.encode(self._told()).decode(), flush=True)
+                case ["report"]:
+                    print(msgspec.json.encode(self._report()).decode(), flush=True)
                 case ["wave", count]:
-                    print(msgspec.json.encode(await self._wave(int(count))).decode(), flush=True)
+                    print(msgspec.json.encode(await self._run_wave(int(count))).decode(), flush=True)
         watching.cancel()
 
     async def _watch(self) -> None:
         while True:
             start = perf_counter()
             await asyncio.sleep(_TICK)
-            self._delays.append((perf_counter() - start - _TICK) * 1000)
+            self._lags.append((perf_counter() - start - _TICK) * 1000)
 
-    def _told(self) -> Told:
-        ordered = sorted(self._delays) or [0.0]
+    def _report(self) -> LoadReport:
+        ordered = sorted(self._lags) or [0.0]
         gc.collect()
         pages = int(Path("/proc/self/statm").read_text().split()[1])
-        return Told(ordered[int(len(ordered) * 0.99)], ordered[-1], pages * os.sysconf("SC_PAGE_SIZE"))
+        return LoadReport(ordered[int(len(ordered) * 0.99)], ordered[-1], pages * os.sysconf("SC_PAGE_SIZE"))
 
-    async def _wave(self, count: int) -> Wave:
+    async def _run_wave(self, count: int) -> Wave:
         began = perf_counter()
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(self._say(number)) for number in range(count)]
+            tasks = [group.create_task(self._run_turn(number)) for number in range(count)]
         return Wave(perf_counter() - began, [task.result() - began for task in tasks])
 
-    async def _say(self, number: int) -> float:
-        """Say something in one of the conversations, which is opened where it is not yet."""
+    async def _run_turn(self, number: int) -> float:
+        """Run a turn in a session, which is opened first if needed; return the time of its end."""
         if number < len(self._chats):
             chat = self._chats[number]
         else:
@@ -101,15 +101,15 @@ class _CommandLoop:
         return perf_counter()
 
 
-async def _run(what: str, home: Path) -> None:
+async def _run(kind: str, home: Path) -> None:
     profile = Profiles(home).active()
     environment = {"HOME": str(home), "PATH": "/usr/bin:/bin"}
     async with asyncio.TaskGroup() as jobs, AsyncExitStack() as stack:
         settings = load_settings(profile, environment)
         application = open_application(settings, profile, read_secrets(profile, environment), environment, stack)
         stop = StopSignal()
-        serving = jobs.create_task(serve_gateway(application, stop, as_worker=False)) if what == "gateway" else None
-        await _CommandLoop(application, jobs, stack).obey()
+        serving = jobs.create_task(serve_gateway(application, stop, as_worker=False)) if kind == "gateway" else None
+        await _CommandLoop(application, jobs, stack).serve()
         stop.set()
         if serving is not None:
             await serving

@@ -1,4 +1,4 @@
-"""A profile whose gateway serves a chat network on loopback with a scripted model, and that gateway as a process."""
+"""Profile for a gateway with a loopback network and a scripted model, and its gateway process."""
 
 import asyncio
 import sys
@@ -7,12 +7,12 @@ from typing import Protocol
 
 import msgspec
 
-from bench.measure import installed
+from bench.measure import command_path
 from talaria.contracts.platform import PlatformCapabilities
 
 
 class GatewayProcess(Protocol):
-    """Running gateway, with a part of the interface of `asyncio.subprocess.Process`."""
+    """Running gateway: the part of `asyncio.subprocess.Process` that benchmarks use."""
 
     @property
     def returncode(self) -> int | None:
@@ -31,29 +31,29 @@ class GatewayProcess(Protocol):
 class StartGateway(Protocol):
     """Function that starts a gateway, like `start_gateway`."""
 
-    async def __call__(self, environment: dict[str, str], *words: str) -> GatewayProcess:
+    async def __call__(self, environment: dict[str, str], *arguments: str) -> GatewayProcess:
         """Start a gateway; the caller ends it."""
 
 
 def prepare_home(
     home: Path, model: str, network: str, abilities: PlatformCapabilities, *, server: str = "", lease: float = 1.0
 ) -> dict[str, str]:
-    """Write the settings, and return the environment to run in; ``server`` is the address of a PostgreSQL."""
+    """Write the settings and return the gateway's environment; ``server`` is the URL of a PostgreSQL store."""
     folder = home / "profiles" / "default"
     folder.mkdir(parents=True)
-    able = msgspec.json.encode(abilities).decode()
+    encoded = msgspec.json.encode(abilities).decode()
     (folder / "config.toml").write_text(
         f'[model]\nprovider = "mine"\nname = "scripted"\n[providers.mine]\nbase_url = "{model}/v1"\n'
         '[access]\neveryone = true\nowners = ["loopback:owner"]\n[gateway]\n'
-        f"lease_seconds = {lease}\n[platforms.loopback.options]\naddress = \"{network}\"\nabilities = '{able}'\n"
+        f"lease_seconds = {lease}\n[platforms.loopback.options]\naddress = \"{network}\"\nabilities = '{encoded}'\n"
         + (f'[store]\nurl = "{server}"\n' if server else "")
     )
     return {"HOME": str(home), "TALARIA_HOME": str(home), "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin"}
 
 
-async def start_gateway(environment: dict[str, str], *words: str) -> asyncio.subprocess.Process:
+async def start_gateway(environment: dict[str, str], *arguments: str) -> asyncio.subprocess.Process:
     """Start a gateway; the caller ends it."""
     return await asyncio.create_subprocess_exec(
-        installed("talaria"), "gateway", "run", *words, env=environment,
+        command_path("talaria"), "gateway", "run", *arguments, env=environment,
         stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL,
     )  # fmt: skip

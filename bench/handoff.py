@@ -1,4 +1,4 @@
-"""Delay until a gateway executes a handoff that another process requests, and the cost of waiting for one."""
+"""Delay until a gateway runs a handoff requested by another process, and the idle cost of the watcher."""
 
 import asyncio
 from pathlib import Path
@@ -27,18 +27,18 @@ from talaria.testing.postgres import MISSING, PostgresServer, find_postgres
 NAME = "handoff"
 _ABILITIES = PlatformCapabilities(text_limit=4096, threads=True, idempotent=True)
 _PERCENT = 100
-_OTHERS = 10_000
+_OTHER_SESSIONS = 10_000
 
 
 def run(quick: bool) -> list[Measurement]:
-    """Measure with SQLite, and with PostgreSQL where there is one."""
+    """Measure with SQLite, and with PostgreSQL if it is installed."""
     rounds, seconds = (5, 5) if quick else (40, 30)
-    figures = asyncio.run(_measure("SQLite", "", 200, rounds, seconds))
+    measurements = asyncio.run(_measure("SQLite", "", 200, rounds, seconds))
     if find_postgres() is None:
         print(MISSING)
-        return figures
+        return measurements
     with PostgresServer() as server:
-        return figures + asyncio.run(_measure("PostgreSQL", server.url, 100, rounds, seconds))
+        return measurements + asyncio.run(_measure("PostgreSQL", server.url, 100, rounds, seconds))
 
 
 async def _measure(engine: str, url: str, goal: float, rounds: int, seconds: int) -> list[Measurement]:
@@ -49,42 +49,44 @@ async def _measure(engine: str, url: str, goal: float, rounds: int, seconds: int
             gateway = await start_gateway(environment)
             try:
                 await network.until(lambda: network.receivers == 1, seconds=30)
-                store = open_postgres_store(url) if url else open_sqlite_store(_file(Path(folder)))
+                store = open_postgres_store(url) if url else open_sqlite_store(_store_file(Path(folder)))
                 try:
-                    figures = await _figures(engine, store, gateway.pid, goal, rounds, seconds)
-                    await store.write(_others)
+                    measurements = await _measure_gateway(engine, store, gateway.pid, goal, rounds, seconds)
+                    await store.write(_create_other_sessions)
                 finally:
                     await store.close()
             finally:
                 gateway.terminate()
                 await gateway.wait()
-        kind, place = ("postgres", url) if url else ("sqlite", str(_file(Path(folder))))
-        share = await watcher_share(kind, place, seconds)
-        watching = f"{engine}: the watcher alone, idle, {_OTHERS:,} conversations"
-        return [*figures, Measurement(watching, share, "% of a core", 0.5)]
+        kind, address = ("postgres", url) if url else ("sqlite", str(_store_file(Path(folder))))
+        share = await watcher_share(kind, address, seconds)
+        label = f"{engine}: idle handoff watcher only, {_OTHER_SESSIONS:,} sessions"
+        return [*measurements, Measurement(label, share, "% of a core", 0.5)]
 
 
-async def _figures(engine: str, store: Store, pid: int, goal: float, rounds: int, seconds: int) -> list[Measurement]:
-    claims, moves = [], []
+async def _measure_gateway(
+    engine: str, store: Store, pid: int, goal: float, rounds: int, seconds: int
+) -> list[Measurement]:
+    claims, completions = [], []
     for _ in range(rounds):
-        claimed, moved = await _handed_over(store)
+        claimed, completed = await _time_handoff(store)
         claims.append(claimed * 1000)
-        moves.append(moved * 1000)
+        completions.append(completed * 1000)
     await asyncio.sleep(2)
     before = cpu_seconds(pid)
     await asyncio.to_thread(sleep, seconds)
     idle = (cpu_seconds(pid) - before) / seconds * _PERCENT
     return [
         Measurement(f"{engine}: from request to claim, median of {rounds}", median(claims), "ms", goal),
-        Measurement(f"{engine}: from request to the end of the move, median", median(moves), "ms", 1000),
-        Measurement(f"{engine}: idle gateway, all of it", idle, "% of a core", 0.5),
+        Measurement(f"{engine}: from request to completion, median", median(completions), "ms", 1000),
+        Measurement(f"{engine}: idle gateway, whole process", idle, "% of a core", 0.5),
     ]
 
 
-async def _handed_over(store: Store) -> tuple[float, float]:
-    """Ask for a handoff, and return after how many seconds it was claimed, and done."""
+async def _time_handoff(store: Store) -> tuple[float, float]:
+    """Request a handoff; return the seconds until it was claimed and until it was completed."""
     began = perf_counter()
-    session_id = await store.write(_asked)
+    session_id = await store.write(_request_handoff)
     claimed = 0.0
     while True:
         state = await store.read(lambda tx: tx.handoffs.get_handoff_state(session_id))
@@ -98,7 +100,7 @@ async def _handed_over(store: Store) -> tuple[float, float]:
         await asyncio.sleep(0.001)
 
 
-def _asked(tx: Transaction) -> SessionId:
+def _request_handoff(tx: Transaction) -> SessionId:
     write_home(tx, HomeChat(Address("loopback", "home")))
     session_id = tx.sessions.create(NewSession(source="cli", title="A boat")).id
     tx.messages.append(session_id, [Message(role="user", parts=(Text("Build a boat."),), at=NOON)])
@@ -107,11 +109,11 @@ def _asked(tx: Transaction) -> SessionId:
     return session_id
 
 
-def _others(tx: Transaction) -> None:
-    """Let there be many conversations that go nowhere."""
-    for _ in range(_OTHERS):
+def _create_other_sessions(tx: Transaction) -> None:
+    """Create many sessions without a handoff."""
+    for _ in range(_OTHER_SESSIONS):
         tx.sessions.create(NewSession(source="cli"))
 
 
-def _file(home: Path) -> Path:
+def _store_file(home: Path) -> Path:
     return home / "profiles" / "default" / "talaria.db"

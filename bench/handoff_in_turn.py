@@ -1,4 +1,4 @@
-"""Delay until a session handed off during a turn appears in its new chat, with the text so far."""
+"""Delay until a session handed off during a turn appears in its new chat with the text so far."""
 
 import asyncio
 from contextlib import AsyncExitStack
@@ -27,48 +27,50 @@ from talaria.testing.postgres import MISSING, PostgresServer, find_postgres
 NAME = "handoff-in-turn"
 _ABILITIES = PlatformCapabilities(text_limit=4096, threads=True, edits=True, idempotent=True)
 _HOME = Address("loopback", "home")
-_SAID = "word " * 60
+_REPLY = "word " * 60
 _GOAL = 250
 
 
 def run(quick: bool) -> list[Measurement]:
-    """Measure with SQLite, and with PostgreSQL where there is one."""
+    """Measure with SQLite, and with PostgreSQL if it is installed."""
     rounds = 5 if quick else 25
-    figures = asyncio.run(_measure("SQLite", "", rounds))
+    measurements = asyncio.run(_measure("SQLite", "", rounds))
     if find_postgres() is None:
         print(MISSING)
-        return figures
+        return measurements
     with PostgresServer() as server:
-        return figures + asyncio.run(_measure("PostgreSQL", server.url, rounds))
+        return measurements + asyncio.run(_measure("PostgreSQL", server.url, rounds))
 
 
 async def _measure(engine: str, url: str, rounds: int) -> list[Measurement]:
     with TemporaryDirectory() as folder:
         async with ModelServer() as server, LoopbackNetwork(_ABILITIES) as network:
-            server.answering(lambda _: Say(_SAID, pause=0.03))
+            server.answering(lambda _: Say(_REPLY, pause=0.03))
             environment = prepare_home(Path(folder), server.url, network.address, _ABILITIES, server=url, lease=15.0)
             gateway = await start_gateway(environment)
             try:
                 await network.until(lambda: network.receivers == 1, seconds=30)
-                times = [await _moved(Path(folder), environment, network) for _ in range(rounds)]
+                times = [await _time_handoff(Path(folder), environment, network) for _ in range(rounds)]
             finally:
                 gateway.terminate()
                 await gateway.wait()
-    first, words = (median(one) * 1000 for one in zip(*times, strict=True))
+    first_delay, text_delay = (median(one) * 1000 for one in zip(*times, strict=True))
     return [
-        Measurement(f"{engine}: from request to the first post there, median of {rounds}", first, "ms", _GOAL),
-        Measurement(f"{engine}: from request to what was said so far, median", words, "ms", 2 * _GOAL),
+        Measurement(
+            f"{engine}: from request to the first post in the new chat, median of {rounds}", first_delay, "ms", _GOAL
+        ),
+        Measurement(f"{engine}: from request to the text so far, median", text_delay, "ms", 2 * _GOAL),
     ]
 
 
-async def _moved(home: Path, environment: dict[str, str], network: LoopbackNetwork) -> tuple[float, float]:
-    """Move one conversation; return after how many seconds something was posted there, and words of the reply."""
+async def _time_handoff(home: Path, environment: dict[str, str], network: LoopbackNetwork) -> tuple[float, float]:
+    """Hand off one session; return the seconds until the first post and until text of the reply."""
     profile = Profiles(home).active()
-    speaking, before = asyncio.Event(), len(network.posts)
+    streaming, before = asyncio.Event(), len(network.posts)
 
     def emit(event: TurnEvent) -> None:
         if isinstance(event, TextAdded):
-            speaking.set()
+            streaming.set()
 
     async with asyncio.TaskGroup() as jobs, AsyncExitStack() as stack:
         settings, secrets = load_settings(profile, environment), read_secrets(profile, environment)
@@ -78,15 +80,15 @@ async def _moved(home: Path, environment: dict[str, str], network: LoopbackNetwo
         stack.push_async_callback(active_session.close)
         await active_session.open()
         await active_session.put(Text("Go on for a while."))
-        await speaking.wait()
+        await streaming.wait()
         await asyncio.sleep(0.5)
         began = perf_counter()
         await application.store.write(
             lambda tx: request_handoff_to(tx, active_session.session_id, _HOME, immediate=True)
         )
         await network.until(lambda: len(network.posts) > before, seconds=20)
-        first = perf_counter() - began
+        first_delay = perf_counter() - began
         await network.until(lambda: any("word word" in post.text for post in network.posts[before:]), seconds=20)
-        words = perf_counter() - began
+        text_delay = perf_counter() - began
         await active_session.chat.conversation.settled()
-    return first, words
+    return first_delay, text_delay

@@ -23,27 +23,27 @@ from talaria.storage.sqlite.store import open_sqlite_store
 from talaria.testing.loopback_platform import LoopbackPlatform, LoopbackSettings
 
 _PERCENT = 100
-_SETTLED = 2.0
+_WARM_UP_SECONDS = 2.0
 
 
 async def watcher_share(engine: str, address: str, seconds: float) -> float:
-    """Return the percentage of a core that the watcher takes, with all the listening that it needs."""
+    """Return the percentage of a core that the watcher uses, including its subscriptions."""
     both = [await _share(mode, engine, address, seconds) for mode in ("with", "without")]
     return both[0] - both[1]
 
 
 async def _share(mode: str, engine: str, address: str, seconds: float) -> float:
-    words = ["-m", "bench.handoff_watcher", mode, engine, address, str(seconds)]
-    child = await asyncio.create_subprocess_exec(sys.executable, *words, stdout=asyncio.subprocess.PIPE)
-    told, _ = await child.communicate()
-    return float(told)
+    arguments = ["-m", "bench.handoff_watcher", mode, engine, address, str(seconds)]
+    child = await asyncio.create_subprocess_exec(sys.executable, *arguments, stdout=asyncio.subprocess.PIPE)
+    output, _ = await child.communicate()
+    return float(output)
 
 
 async def _serve(mode: str, engine: str, address: str, seconds: float) -> None:
     store = open_sqlite_store(Path(address)) if engine == "sqlite" else open_postgres_store(address)
     async with asyncio.TaskGroup() as group:
         watching = group.create_task(_watch(store, group)) if mode == "with" else None
-        await asyncio.sleep(_SETTLED)
+        await asyncio.sleep(_WARM_UP_SECONDS)
         begun, used = monotonic(), process_time()
         await asyncio.sleep(seconds)
         share = (process_time() - used) / (monotonic() - begun) * _PERCENT
@@ -54,7 +54,7 @@ async def _serve(mode: str, engine: str, address: str, seconds: float) -> None:
 
 
 async def _watch(store: Store, group: asyncio.TaskGroup) -> None:
-    """Watch as a gateway does, for a network to which nobody wants to go."""
+    """Watch for handoffs as a gateway does; none is requested."""
     settings = LiveSettings(Settings())
     platform = LoopbackPlatform(
         LoopbackSettings(address="127.0.0.1:1", abilities=PlatformCapabilities(text_limit=4096))
@@ -67,11 +67,11 @@ async def _watch(store: Store, group: asyncio.TaskGroup) -> None:
 
 
 def _make_no_chat(_key: str, _address: Address) -> Chat:
-    raise AssertionError("nobody goes anywhere")
+    raise AssertionError("no handoff was requested")
 
 
 async def _make_no_agent(_address: Address, _session_id: SessionId) -> AgentSpec:
-    raise AssertionError("nobody goes anywhere")
+    raise AssertionError("no handoff was requested")
 
 
 if __name__ == "__main__":

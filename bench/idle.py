@@ -1,4 +1,4 @@
-"""Memory and processor time of a gateway in which nothing happens, connected to every chat network at once."""
+"""Memory and CPU time of an idle gateway that is connected to all chat networks."""
 
 import asyncio
 import socket
@@ -12,7 +12,7 @@ from time import sleep
 import msgspec
 
 from bench.gateway_home import start_gateway
-from bench.measure import Measurement, cpu_seconds, installed
+from bench.measure import Measurement, command_path, cpu_seconds
 from talaria.settings.sections.chats import BUILT_IN_PLATFORMS
 from talaria.testing.discord_server import DiscordServer
 from talaria.testing.feishu_server import FeishuKeys, feishu_server
@@ -33,14 +33,14 @@ from talaria.testing.whatsapp_server import NUMBER_ID, whatsapp_server
 
 NAME = "idle"
 _SECRET = "0123456789abcdef0123456789abcdef"
-_SOON = 120
-_SETTLED = 10
+_CONNECT_SECONDS = 120
+_WARM_UP_SECONDS = 10
 _PERCENT = 100
 _MEGABYTE = 1_000_000
 
 
 class ServedNetwork(msgspec.Struct, frozen=True):
-    """How a gateway reaches a network that is served here."""
+    """Options and secrets with which a gateway reaches a local test server."""
 
     options: Mapping[str, object]
     secrets: Mapping[str, str] = {}
@@ -54,39 +54,39 @@ def run(quick: bool) -> list[Measurement]:
 
 async def _measure(seconds: int) -> list[Measurement]:
     missing = sorted(BUILT_IN_PLATFORMS.keys() ^ _NETWORKS.keys())
-    assert not missing, f"not measured, or unknown: {', '.join(missing)}"
-    memory, share = await _observe(_NETWORKS, seconds)
-    least, rest = await _observe({"ntfy": _NETWORKS["ntfy"]}, seconds)
+    assert not missing, f"networks without a test server here, or unknown: {', '.join(missing)}"
+    memory, share = await _measure_gateway(_NETWORKS, seconds)
+    one_memory, one_share = await _measure_gateway({"ntfy": _NETWORKS["ntfy"]}, seconds)
     count = len(_NETWORKS)
     return [
-        Measurement(f"memory with {count} networks, next to one", memory, "MB", 2.5, floor=least),
+        Measurement(f"memory with {count} networks, vs one", memory, "MB", 2.5, floor=one_memory),
         Measurement(f"memory with {count} networks", memory, "MB", 100),
-        Measurement(f"processor with {count} networks", share, "% of a core", 1.0),
-        Measurement("processor with one network, for comparison", rest, "% of a core", 1.0),
+        Measurement(f"CPU with {count} networks", share, "% of a core", 1.0),
+        Measurement("CPU with one network, for comparison", one_share, "% of a core", 1.0),
     ]
 
 
-async def _observe(networks: "Mapping[str, _Serve]", seconds: int) -> tuple[float, float]:
-    """Return how many megabytes and what percentage of a core a gateway takes when it is connected everywhere."""
+async def _measure_gateway(networks: "Mapping[str, _Serve]", seconds: int) -> tuple[float, float]:
+    """Return the megabytes and the percentage of a core that a connected, idle gateway uses."""
     async with AsyncExitStack() as stack:
         model = await stack.enter_async_context(ModelServer())
         home = Path(stack.enter_context(TemporaryDirectory()))
         served = {name: await stack.enter_async_context(serve()) for name, serve in networks.items()}
-        environment = _prepare(home, model.url, served)
+        environment = _write_profile(home, model.url, served)
         gateway = await start_gateway(environment)
         try:
-            await _connected(environment, set(networks))
-            await asyncio.sleep(_SETTLED)
+            await _wait_until_connected(environment, set(networks))
+            await asyncio.sleep(_WARM_UP_SECONDS)
             before = cpu_seconds(gateway.pid)
             await asyncio.to_thread(sleep, seconds)
             share = (cpu_seconds(gateway.pid) - before) / seconds * _PERCENT
-            return _private_memory(gateway.pid), share
+            return _proportional_memory(gateway.pid), share
         finally:
             gateway.terminate()
             await gateway.wait()
 
 
-def _prepare(home: Path, model: str, served: Mapping[str, ServedNetwork]) -> dict[str, str]:
+def _write_profile(home: Path, model: str, served: Mapping[str, ServedNetwork]) -> dict[str, str]:
     folder = home / "profiles" / "default"
     folder.mkdir(parents=True, mode=0o700)
     lines = [
@@ -103,25 +103,25 @@ def _prepare(home: Path, model: str, served: Mapping[str, ServedNetwork]) -> dic
     return {"HOME": str(home), "TALARIA_HOME": str(home), "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin"}
 
 
-async def _connected(environment: dict[str, str], wanted: set[str]) -> None:
-    """Wait until a gateway has connected to these networks."""
+async def _wait_until_connected(environment: dict[str, str], expected: set[str]) -> None:
+    """Wait until a gateway is connected to all expected networks."""
     states: dict[str, str] = {}
     try:
-        async with asyncio.timeout(_SOON):
-            while {name for name, state in states.items() if state == "connected"} != wanted:
-                asked = await asyncio.create_subprocess_exec(
-                    installed("talaria"), "gateway", "status", "--json", env=environment,
+        async with asyncio.timeout(_CONNECT_SECONDS):
+            while {name for name, state in states.items() if state == "connected"} != expected:
+                process = await asyncio.create_subprocess_exec(
+                    command_path("talaria"), "gateway", "status", "--json", env=environment,
                     stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
                 )  # fmt: skip
-                answer, _ = await asked.communicate()
-                workers = msgspec.json.decode(answer or b"[]")
+                output, _ = await process.communicate()
+                workers = msgspec.json.decode(output or b"[]")
                 states = {one["name"]: one["state"] for worker in workers for one in worker["networks"]}
     except TimeoutError:
         raise RuntimeError(f"not connected to all networks: {states}") from None
 
 
-def _private_memory(pid: int) -> float:
-    """Return the memory of a process, of which shared pages count in parts, in megabytes."""
+def _proportional_memory(pid: int) -> float:
+    """Return the proportional set size of a process, in megabytes."""
     rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
     return int(rollup.partition("\nPss:")[2].split()[0]) * 1024 / _MEGABYTE
 
@@ -204,7 +204,7 @@ async def _xmpp() -> AsyncIterator[ServedNetwork]:
 @asynccontextmanager
 async def _line() -> AsyncIterator[ServedNetwork]:
     async with line_server("line-token-of-the-bench", _SECRET, {}) as server:
-        options = {"api_url": server.url, "data_url": server.url, **_endpoint("line")}
+        options = {"api_url": server.url, "data_url": server.url, **_webhook_options("line")}
         secrets = {"LINE_CHANNEL_TOKEN": "line-token-of-the-bench", "LINE_CHANNEL_SECRET": _SECRET}
         yield ServedNetwork(options, secrets)
 
@@ -213,7 +213,7 @@ async def _line() -> AsyncIterator[ServedNetwork]:
 async def _teams() -> AsyncIterator[ServedNetwork]:
     async with teams_server("app", _SECRET, "tenant", {}) as server:
         keys = f"{server.url}/v1/.well-known/openidconfiguration"
-        options = {"authority": server.url, "tenant": "tenant", "openid_url": keys, **_endpoint("teams")}
+        options = {"authority": server.url, "tenant": "tenant", "openid_url": keys, **_webhook_options("teams")}
         yield ServedNetwork(options, {"TEAMS_APP_ID": "app", "TEAMS_APP_SECRET": _SECRET})
 
 
@@ -224,7 +224,7 @@ async def _googlechat() -> AsyncIterator[ServedNetwork]:
             server.write_key_file(Path(folder, "key.json"))
             options = {"api_url": server.url, "keys_url": f"{server.url}/keys", "project_number": "1234567890"}
             secrets = {"GOOGLE_CHAT_CREDENTIALS": str(Path(folder, "key.json"))}
-            yield ServedNetwork({**options, **_endpoint("googlechat")}, secrets)
+            yield ServedNetwork({**options, **_webhook_options("googlechat")}, secrets)
 
 
 @asynccontextmanager
@@ -237,7 +237,7 @@ async def _feishu() -> AsyncIterator[ServedNetwork]:
             "FEISHU_ENCRYPT_KEY": keys.encrypt_key,
             "FEISHU_VERIFICATION_TOKEN": keys.token,
         }
-        yield ServedNetwork({"api_url": server.url, **_endpoint("feishu")}, secrets)
+        yield ServedNetwork({"api_url": server.url, **_webhook_options("feishu")}, secrets)
 
 
 @asynccontextmanager
@@ -248,7 +248,7 @@ async def _whatsapp() -> AsyncIterator[ServedNetwork]:
             "WHATSAPP_APP_SECRET": _SECRET,
             "WHATSAPP_VERIFY_TOKEN": "verify me",
         }
-        options = {"api_url": server.url, "phone_number_id": NUMBER_ID, **_endpoint("whatsapp")}
+        options = {"api_url": server.url, "phone_number_id": NUMBER_ID, **_webhook_options("whatsapp")}
         yield ServedNetwork(options, secrets)
 
 
@@ -256,11 +256,11 @@ async def _whatsapp() -> AsyncIterator[ServedNetwork]:
 async def _sms() -> AsyncIterator[ServedNetwork]:
     async with twilio_server(_SECRET, frozenset()) as server:
         secrets = {"TWILIO_ACCOUNT_SID": ACCOUNT, "TWILIO_AUTH_TOKEN": _SECRET, "TWILIO_PHONE_NUMBER": NUMBER}
-        yield ServedNetwork({"api_url": server.url, **_endpoint("sms")}, secrets)
+        yield ServedNetwork({"api_url": server.url, **_webhook_options("sms")}, secrets)
 
 
-def _endpoint(name: str) -> dict[str, object]:
-    """Return the options of a network that calls us."""
+def _webhook_options(name: str) -> dict[str, object]:
+    """Return the options of a network that sends webhooks."""
     return {"port": _free_port(), "public_url": f"https://talaria.example/{name}"}
 
 

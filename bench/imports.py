@@ -1,4 +1,4 @@
-"""Import of a large home of Hermes, compared with plain inserts of the same messages and an index of their words."""
+"""Import of a large Hermes home, compared with plain inserts and a full-text index."""
 
 import sqlite3
 import subprocess
@@ -8,16 +8,16 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
 
-from bench.measure import Measurement, bytecode_environment, installed
+from bench.measure import Measurement, bytecode_environment, command_path
 from bench.store_floor import BareMessages, BareSearch
-from bench.store_text import Example, Writer
+from bench.store_text import Example, MessageGenerator
 from talaria.core.messages import Message, Text
 from talaria.testing.hermes_home import HermesHome
 
 NAME = "import"
 
 _SESSIONS, _MESSAGES = 1_000, 100
-_IN_COMMIT = 2_000
+_COMMIT_SIZE = 2_000
 _START = 1_767_225_600.0
 _GOAL_SECONDS = 60.0
 _GOAL_RATIO = 2.0
@@ -26,22 +26,22 @@ _ROLES = ("user", "assistant")
 
 
 def run(quick: bool) -> list[Measurement]:
-    """Measure `talaria import hermes` from start to end, with the index of words; it shows its progress meanwhile."""
+    """Measure `talaria import hermes` from start to end, including the full-text index and progress output."""
     sessions = _SESSIONS // 10 if quick else _SESSIONS
     count = sessions * _MESSAGES
-    writer = Writer(sessions=2)
-    texts = [writer.text() for _ in range(count)]
-    with TemporaryDirectory() as folder:
-        place = Path(folder)
-        _make_home(place / "hermes", texts)
-        floor = _insert_bare(place, texts)
-        ours = _import(place)
-        again = _import(place)
-        _check(place, count)
+    generator = MessageGenerator(sessions=2)
+    texts = [generator.text() for _ in range(count)]
+    with TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        _make_home(folder / "hermes", texts)
+        floor = _insert_bare(folder, texts)
+        ours = _run_import(folder)
+        again = _run_import(folder)
+        _check(folder, count)
     name = f"{count:,} messages in {sessions:,} sessions"
     return [
         Measurement(f"import of {name}", ours, "s", _GOAL_RATIO, floor),
-        Measurement(f"import of {name}, in all", ours, "s", _GOAL_SECONDS),
+        Measurement(f"import of {name}, total time", ours, "s", _GOAL_SECONDS),
         Measurement("the same import again, nothing new", again, "s", _GOAL_AGAIN),
     ]
 
@@ -54,26 +54,26 @@ def _make_home(folder: Path, texts: Sequence[str]) -> None:
         home.add_messages(
             session,
             [
-                {"role": _ROLES[place % 2], "content": text, "timestamp": start + place}
-                for place, text in enumerate(texts[first : first + _MESSAGES])
+                {"role": _ROLES[offset % 2], "content": text, "timestamp": start + offset}
+                for offset, text in enumerate(texts[first : first + _MESSAGES])
             ],
         )
     home.close()
 
 
-def _insert_bare(place: Path, texts: Sequence[str]) -> float:
-    """Read the messages from Hermes' table, and insert them into ours with 20 sessions in each commit."""
+def _insert_bare(folder: Path, texts: Sequence[str]) -> float:
+    """Copy the messages from Hermes' table into ours, 20 sessions per commit, and index them."""
     start = perf_counter()
-    bare = BareMessages(place / "bare.db", len(texts) // _MESSAGES)
-    waiting: list[Example] = []
-    for session in _read_sessions(place / "hermes" / "state.db"):
-        waiting += session
-        if len(waiting) >= _IN_COMMIT:
-            bare.append(waiting)
-            waiting = []
-    bare.append(waiting)
+    bare = BareMessages(folder / "bare.db", len(texts) // _MESSAGES)
+    batch: list[Example] = []
+    for session in _read_sessions(folder / "hermes" / "state.db"):
+        batch += session
+        if len(batch) >= _COMMIT_SIZE:
+            bare.append(batch)
+            batch = []
+    bare.append(batch)
     bare.close()
-    search = BareSearch(place / "words.db")
+    search = BareSearch(folder / "search.db")
     search.build(texts)
     search.close()
     return perf_counter() - start
@@ -90,16 +90,16 @@ def _read_sessions(store: Path) -> Iterator[list[Example]]:
     connection.close()
 
 
-def _import(place: Path) -> float:
-    command = [installed("talaria"), "import", "hermes", str(place / "hermes"), "--yes"]
-    environment = bytecode_environment() | {"TALARIA_HOME": str(place / "talaria"), "HOME": str(place)}
+def _run_import(folder: Path) -> float:
+    command = [command_path("talaria"), "import", "hermes", str(folder / "hermes"), "--yes"]
+    environment = bytecode_environment() | {"TALARIA_HOME": str(folder / "talaria"), "HOME": str(folder)}
     start = perf_counter()
     subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
     return perf_counter() - start
 
 
-def _check(place: Path, count: int) -> None:
-    connection = sqlite3.connect(place / "talaria" / "profiles" / "default" / "talaria.db")
+def _check(folder: Path, count: int) -> None:
+    connection = sqlite3.connect(folder / "talaria" / "profiles" / "default" / "talaria.db")
     [(stored,)] = connection.execute("SELECT count(*) FROM messages").fetchall()
     connection.close()
     if stored != count:

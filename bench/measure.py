@@ -1,4 +1,4 @@
-"""Measure programs in one run, and decide whether a measurement reaches its goal."""
+"""Measurements with goals, and wall and CPU time of programs."""
 
 import compileall
 import os
@@ -14,7 +14,7 @@ SOURCE = Path(__file__).parent.parent / "src"
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """One measured quantity and what it should be.
+    """One measured quantity and its goal.
 
     With a ``floor`` (the least that the same work can cost, measured in the same run) the goal holds for
     ``ours / floor``; without one it holds for ``ours``. ``at_least`` turns the goal from a ceiling into a minimum.
@@ -29,19 +29,19 @@ class Measurement:
 
     @property
     def ratio(self) -> float | None:
-        """How many times the floor ours is."""
+        """Ratio of ours to the floor, if there is a floor."""
         return None if self.floor is None else self.ours / self.floor
 
     @property
     def reached(self) -> bool:
-        """Whether the goal is met."""
-        judged = self.ours if self.ratio is None else self.ratio
-        return judged >= self.goal if self.at_least else judged <= self.goal
+        """Return whether the goal is reached."""
+        value = self.ours if self.ratio is None else self.ratio
+        return value >= self.goal if self.at_least else value <= self.goal
 
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """What one run of a program took, in seconds; CPU time is that of all its threads and children."""
+    """Wall and CPU time of one run of a program, in seconds; CPU time includes threads and children."""
 
     wall: float
     cpu: float
@@ -50,25 +50,25 @@ class Times:
 def time_programs(
     programs: Mapping[str, Sequence[str]], *, rounds: int, environment: Mapping[str, str] | None = None
 ) -> dict[str, Times]:
-    """Run every program once a round, one after the other, and return the medians.
+    """Run every program once per round, one after the other, and return median times.
 
-    The first round only warms caches up. A program that fails ends the measurement.
+    The first round only warms up caches. A program that fails ends the measurement.
     """
-    surroundings = bytecode_environment() | dict(environment or {})
+    full_environment = bytecode_environment() | dict(environment or {})
     compileall.compile_dir(SOURCE, quiet=1)
     runs: dict[str, list[Times]] = {name: [] for name in programs}
     for _ in range(rounds + 1):
         for name, command in programs.items():
-            runs[name].append(_run(command, surroundings))
+            runs[name].append(_run(command, full_environment))
     return {name: _median(times[1:]) for name, times in runs.items()}
 
 
 def bytecode_environment() -> dict[str, str]:
-    """Return this process's environment, but with byte code in use: without it every start is measured twice over."""
+    """Return this process's environment with byte code enabled, so that no start compiles the sources."""
     return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
-def installed(script: str) -> str:
+def command_path(script: str) -> str:
     """Return the path of a command installed next to this interpreter."""
     return str(Path(sys.executable).parent / script)
 
@@ -92,6 +92,6 @@ def _median(times: Sequence[Times]) -> Times:
 
 
 def cpu_seconds(pid: int) -> float:
-    """Return the time that the processors have spent on a process that runs."""
-    # How Linux numbers the clock of another process: see clock_getcpuclockid(3).
+    """Return the CPU time that a running process has used."""
+    # The clock id of another process on Linux: see clock_getcpuclockid(3).
     return clock_gettime(~pid << 3 | 2)

@@ -1,4 +1,4 @@
-"""Hermes Agent as a peer: installed into a virtual environment of its own, and pointed at a model server."""
+"""Hermes Agent as a peer, installed into its own virtual environment and configured for a model server."""
 
 import asyncio
 import secrets
@@ -16,7 +16,7 @@ from bench.api_servers import Server
 from bench.measure import bytecode_environment
 from talaria.core.os_processes import kill_tree
 
-# Its API server needs aiohttp, which extras alone bring; this one brings nothing else.
+# Its API server needs aiohttp, which only extras install; this extra installs nothing else.
 PACKAGE = "hermes-agent[sms]==0.19.0"
 
 _FOLDER = Path(__file__).parent.parent / ".bench" / "hermes"
@@ -36,7 +36,7 @@ _SECONDS_TO_START = 60
 
 
 def install() -> str:
-    """Return the path of its command, after installing it if needed."""
+    """Return the path of the command `hermes`, after installing it if needed."""
     if not _INSTALLED.exists() or _INSTALLED.read_text() != PACKAGE:
         print(f"Installing {PACKAGE} into {_FOLDER}: 228 MB, a few minutes.", flush=True)
         subprocess.run([sys.executable, "-m", "venv", "--clear", _FOLDER], check=True)
@@ -46,9 +46,9 @@ def install() -> str:
 
 
 def prepare(home: Path, url: str, *, model: str = "scripted") -> dict[str, str]:
-    """Make a home whose settings name the model server at ``url``, and return the environment that chooses it.
+    """Create a home configured for the model server at ``url``, and return an environment that uses it.
 
-    Its gateway would refuse more than ten requests at once; that limit is lifted.
+    The default limit of ten concurrent requests is removed.
     """
     home.mkdir()
     (home / "config.yaml").write_text(_SETTINGS.format(model=model, url=url))
@@ -57,25 +57,25 @@ def prepare(home: Path, url: str, *, model: str = "scripted") -> dict[str, str]:
 
 @asynccontextmanager
 async def api_server(url: str, *, model: str) -> AsyncIterator[Server]:
-    """Run its gateway with nothing but the API server, which asks the model server at ``url``."""
+    """Run the gateway with only the API server, which uses the model server at ``url``."""
     command, key, port = install(), secrets.token_hex(16), _free_port()
     with TemporaryDirectory() as folder:
         home = Path(folder) / "hermes"
-        surroundings = bytecode_environment() | prepare(home, url, model=model)
-        surroundings |= {"API_SERVER_ENABLED": "true", "API_SERVER_KEY": key, "API_SERVER_PORT": str(port)}
+        environment = bytecode_environment() | prepare(home, url, model=model)
+        environment |= {"API_SERVER_ENABLED": "true", "API_SERVER_KEY": key, "API_SERVER_PORT": str(port)}
         process = await asyncio.create_subprocess_exec(
-            command, "gateway", "run", "--quiet", env=surroundings, cwd=home, stdout=asyncio.subprocess.DEVNULL
+            command, "gateway", "run", "--quiet", env=environment, cwd=home, stdout=asyncio.subprocess.DEVNULL
         )
         try:
             server = Server(f"http://127.0.0.1:{port}", process.pid, key)
-            await _wait_until_ready_for_requests(server, process)
+            await _wait_until_ready(server, process)
             yield server
         finally:
             kill_tree(process.pid)
             await process.wait()
 
 
-async def _wait_until_ready_for_requests(server: Server, process: asyncio.subprocess.Process) -> None:
+async def _wait_until_ready(server: Server, process: asyncio.subprocess.Process) -> None:
     async with asyncio.timeout(_SECONDS_TO_START), aiohttp.ClientSession() as http:
         while process.returncode is None:
             try:
@@ -88,6 +88,6 @@ async def _wait_until_ready_for_requests(server: Server, process: asyncio.subpro
 
 
 def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port: int = taken.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
         return port

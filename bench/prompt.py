@@ -15,7 +15,7 @@ from time import perf_counter
 from typing import TypeVar
 
 from bench import peer_hermes
-from bench.measure import SOURCE, Measurement, bytecode_environment, cpu_seconds, installed
+from bench.measure import SOURCE, Measurement, bytecode_environment, command_path, cpu_seconds
 from talaria.testing.screen import Screen, open_screen
 
 NAME = "prompt"
@@ -23,12 +23,12 @@ T = TypeVar("T")
 
 _MARK = "\N{HEAVY RIGHT-POINTING ANGLE QUOTATION MARK ORNAMENT}"
 _BARE = f'from prompt_toolkit import PromptSession; PromptSession().prompt("{_MARK} ")'
-_KEY = "\N{SECTION SIGN}"  # stands in no reply
+_KEY = "\N{SECTION SIGN}"  # occurs in no reply
 _TOKENS_PER_SECOND = 200
-_PAUSE_SECONDS = 0.004  # epoll counts whole milliseconds: with the server's own time 5 make 190 tokens/s, 4 make 235
+_PAUSE_SECONDS = 0.004  # epoll rounds to milliseconds: including the server's work, 5 ms give 190 tokens/s and 4 ms 235
 _KEY_SECONDS = 0.05
-_LOST_SECONDS = 1.0
-_FIRST_SECONDS = 0.8
+_LONGEST_SECONDS = 1.0
+_LOAD_SECONDS = 0.8
 _PART = """\
 ## Part {number}
 
@@ -50,7 +50,7 @@ def next_high_tide(last: datetime, *, tides: int = {number}) -> datetime:
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A program that asks for a line: how to start it, and the marks that its input line may begin with."""
+    """Program with a prompt: command, environment, and the marks that may begin its input line."""
 
     command: Sequence[str]
     environment: Mapping[str, str]
@@ -59,7 +59,7 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """When a key showed after the prompt, and the longest that a key took in the time after that."""
+    """Seconds from the start until a typed key is shown, and the slowest key after that."""
 
     wall: float
     cpu: float
@@ -67,24 +67,24 @@ class Start:
 
 
 def run(quick: bool) -> list[Measurement]:
-    """Measure the start, then the keys."""
-    with _prepared(5 if quick else 15) as (_, programs):
-        starts = _run(_start(programs, rounds=5 if quick else 15))
-        echoes = _run(_type_to_all(programs, rounds=1 if quick else 3, seconds=4 if quick else 12))
-    return [*_start_figures(starts), *_echo_figures(echoes)]
+    """Measure the start of the prompt, then the delay of keys."""
+    with _prepare_programs(5 if quick else 15) as (_, programs):
+        starts = _run_measurement(_measure_starts(programs, rounds=5 if quick else 15))
+        echoes = _run_measurement(_type_into_all(programs, rounds=1 if quick else 3, seconds=4 if quick else 12))
+    return [*_compare_starts(starts), *_compare_echoes(echoes)]
 
 
-def run_beside_peer(quick: bool) -> list[Measurement]:
+def run_with_peer(quick: bool) -> list[Measurement]:
     """Also measure the start of Hermes' prompt, after installing it if needed; takes minutes."""
     hermes = peer_hermes.install()
-    with _prepared(5) as (url, programs):
+    with _prepare_programs(5) as (url, programs):
         ours = programs["talaria"]
         home = Path(ours.environment["TALARIA_HOME"]).parent / "hermes"
         environment = {**ours.environment, **peer_hermes.prepare(home, url)}
         programs["hermes"] = Prompt([hermes], environment)
-        starts = _run(_start(programs, rounds=2 if quick else 5))
+        starts = _run_measurement(_measure_starts(programs, rounds=2 if quick else 5))
     return [
-        *_start_figures(starts),
+        *_compare_starts(starts),
         Measurement(
             "prompt is up, wall, vs hermes", starts["talaria"].wall * 1000, "ms", 0.1, starts["hermes"].wall * 1000
         ),
@@ -94,36 +94,36 @@ def run_beside_peer(quick: bool) -> list[Measurement]:
     ]
 
 
-def _run(measuring: Coroutine[None, None, T]) -> T:
-    """Measure, or say what the screen showed instead of what was expected: a failure is no figure."""
+def _run_measurement(measurement: Coroutine[None, None, T]) -> T:
+    """Run a measurement; if it fails, exit with the text of the screen."""
     try:
-        return asyncio.run(measuring)
+        return asyncio.run(measurement)
     except AssertionError as error:
         sys.exit(str(error))
 
 
-def _start_figures(starts: Mapping[str, Start]) -> Iterator[Measurement]:
+def _compare_starts(starts: Mapping[str, Start]) -> Iterator[Measurement]:
     ours, bare = starts["talaria"], starts["bare"]
     yield Measurement("prompt is up, wall, vs a bare prompt_toolkit", ours.wall * 1000, "ms", 3, bare.wall * 1000)
     yield Measurement("prompt is up, CPU, vs a bare prompt_toolkit", ours.cpu * 1000, "ms", 3, bare.cpu * 1000)
-    yield Measurement("slowest key while the rest is loaded behind the prompt", ours.slowest_key * 1000, "ms", 100)
+    yield Measurement("slowest key while modules load after the prompt", ours.slowest_key * 1000, "ms", 100)
 
 
-def _echo_figures(echoes: Mapping[str, list[float]]) -> Iterator[Measurement]:
+def _compare_echoes(echoes: Mapping[str, list[float]]) -> Iterator[Measurement]:
     ours, bare = ([1000 * one for one in echoes[name]] for name in ("talaria", "bare"))
-    what = f"key shows while {_TOKENS_PER_SECOND} tokens/s stream"
-    yield Measurement(f"{what}, p50, vs an idle bare prompt", median(ours), "ms", 5, median(bare))
-    yield Measurement(f"{what}, p99, vs an idle bare prompt", _p99(ours), "ms", 10, _p99(bare))
-    yield Measurement(f"{what}, p99", _p99(ours), "ms", 30)
-    yield Measurement(f"{what}, worst of {len(ours)} keys", max(ours), "ms", 30)
+    label = f"key shows while {_TOKENS_PER_SECOND} tokens/s stream"
+    yield Measurement(f"{label}, p50, vs an idle bare prompt", median(ours), "ms", 5, median(bare))
+    yield Measurement(f"{label}, p99, vs an idle bare prompt", _p99(ours), "ms", 10, _p99(bare))
+    yield Measurement(f"{label}, p99", _p99(ours), "ms", 30)
+    yield Measurement(f"{label}, worst of {len(ours)} keys", max(ours), "ms", 30)
 
 
 def _p99(samples: Sequence[float]) -> float:
     return quantiles(samples, n=100, method="inclusive")[-1]
 
 
-async def _start(programs: Mapping[str, Prompt], *, rounds: int) -> dict[str, Start]:
-    """Start every program once a round, one after the other, and return the medians; the first round warms up."""
+async def _measure_starts(programs: Mapping[str, Prompt], *, rounds: int) -> dict[str, Start]:
+    """Start every program once per round and return medians; the first round only warms up."""
     runs: dict[str, list[Start]] = {name: [] for name in programs}
     for _ in range(rounds + 1):
         for name, program in programs.items():
@@ -147,11 +147,11 @@ async def _start_once(program: Prompt) -> Start:
         wall, cpu = screen.changed_at - begun, cpu_seconds(screen.process.pid)
         await screen.press("backspace")
         await screen.wait_until(lambda: _KEY not in screen.cursor_line, wanted="no key")
-        return Start(wall, cpu, max(await _type(screen, program, _FIRST_SECONDS)))
+        return Start(wall, cpu, max(await _type(screen, program, _LOAD_SECONDS)))
 
 
-async def _type_to_all(programs: Mapping[str, Prompt], *, rounds: int, seconds: float) -> dict[str, list[float]]:
-    """Type to each program in turn, and return the seconds that each key took to show."""
+async def _type_into_all(programs: Mapping[str, Prompt], *, rounds: int, seconds: float) -> dict[str, list[float]]:
+    """Type into each program in turn, and return the seconds until each key was shown."""
     echoes: dict[str, list[float]] = {name: [] for name in programs}
     gc.freeze()
     for _ in range(rounds):
@@ -161,11 +161,11 @@ async def _type_to_all(programs: Mapping[str, Prompt], *, rounds: int, seconds: 
                 if name == "bare":
                     echoes[name] += await _type(screen, program, seconds)
                 else:
-                    echoes[name] += await _type_while_it_answers(screen, program, seconds)
+                    echoes[name] += await _type_during_reply(screen, program, seconds)
     return echoes
 
 
-async def _type_while_it_answers(screen: Screen, program: Prompt, seconds: float) -> list[float]:
+async def _type_during_reply(screen: Screen, program: Prompt, seconds: float) -> list[float]:
     await screen.type("How do tides work?\n")
     await screen.wait_for("Part 1")
     echoes = await _type(screen, program, seconds)
@@ -177,35 +177,35 @@ async def _type_while_it_answers(screen: Screen, program: Prompt, seconds: float
 
 
 async def _type(screen: Screen, program: Prompt, seconds: float) -> list[float]:
-    """Type and delete a character repeatedly, and return how long each key took to show."""
+    """Type and delete a character repeatedly, and return the seconds until each change was shown."""
     echoes: list[float] = []
     due = perf_counter()
     end = due + seconds
     while due < end:
-        echoes.append(await _press(screen, program, there=len(echoes) % 2 == 0))
+        echoes.append(await _press(screen, program, typed=len(echoes) % 2 == 0))
         due = max(due + _KEY_SECONDS, perf_counter())
         await asyncio.sleep(due - perf_counter())
     return echoes
 
 
-async def _press(screen: Screen, program: Prompt, *, there: bool) -> float:
-    """Press the key, or take it back, and return how long that took to show; a second at most."""
+async def _press(screen: Screen, program: Prompt, *, typed: bool) -> float:
+    """Press the key, or delete it; return the seconds until that is shown, at most one."""
 
-    def shows() -> bool:
-        line = screen.cursor_line  # in the midst of drawing the cursor may be elsewhere
-        return line.startswith(program.marks) and (_KEY in line) == there
+    def is_shown() -> bool:
+        line = screen.cursor_line  # while the screen is drawn, the cursor may be elsewhere
+        return line.startswith(program.marks) and (_KEY in line) == typed
 
     sent = perf_counter()
-    await screen.press(_KEY if there else "backspace")
+    await screen.press(_KEY if typed else "backspace")
     try:
-        await screen.wait_until(shows, seconds=_LOST_SECONDS)
+        await screen.wait_until(is_shown, seconds=_LONGEST_SECONDS)
     except AssertionError:
-        return _LOST_SECONDS
+        return _LONGEST_SECONDS
     return screen.changed_at - sent
 
 
 async def _await_prompt(screen: Screen, program: Prompt) -> None:
-    """Wait until the cursor is after the prompt mark, whatever hint follows it."""
+    """Wait until the cursor is after the prompt mark; a hint may follow it."""
     await screen.wait_until(
         lambda: screen.cursor_line.startswith(program.marks) and screen.cursor.column == 2,
         seconds=60,
@@ -214,10 +214,10 @@ async def _await_prompt(screen: Screen, program: Prompt) -> None:
 
 
 @contextmanager
-def _prepared(seconds: float) -> Iterator[tuple[str, dict[str, Prompt]]]:
-    """Yield a model that answers for so long, and the programs to measure."""
+def _prepare_programs(seconds: float) -> Iterator[tuple[str, dict[str, Prompt]]]:
+    """Yield the address of a model whose reply takes ``seconds``, and the programs to measure."""
     compileall.compile_dir(SOURCE, quiet=1)
-    with TemporaryDirectory() as folder, _served(seconds) as url:
+    with TemporaryDirectory() as folder, _run_model_server(seconds) as url:
         profile = Path(folder) / "talaria" / "profiles" / "default"
         profile.mkdir(parents=True)
         (profile / "config.toml").write_text(
@@ -228,14 +228,14 @@ def _prepared(seconds: float) -> Iterator[tuple[str, dict[str, Prompt]]]:
             url,
             {
                 "bare": Prompt([sys.executable, "-c", _BARE], plain),
-                "talaria": Prompt([installed("talaria")], plain | {"TALARIA_HOME": str(profile.parent.parent)}),
+                "talaria": Prompt([command_path("talaria")], plain | {"TALARIA_HOME": str(profile.parent.parent)}),
             },
         )
 
 
 @contextmanager
-def _served(seconds: float) -> Iterator[str]:
-    """Run the model in a process of its own; its reply takes longer than that."""
+def _run_model_server(seconds: float) -> Iterator[str]:
+    """Run the model server in its own process; its reply takes longer than ``seconds``."""
     parts = int(2 * seconds * _TOKENS_PER_SECOND / len(_PART.split()))
     reply = "".join(_PART.format(number=number) for number in range(1, parts + 1)) + "The end."
     pace = ["--pause", str(_PAUSE_SECONDS)]

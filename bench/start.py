@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from bench.measure import Measurement, Times, installed, time_programs
+from bench.measure import Measurement, Times, command_path, time_programs
 from talaria.app.store import open_database
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.sessions import NewSession
@@ -21,15 +21,15 @@ _SESSIONS = 200
 
 
 def run(quick: bool) -> list[Measurement]:
-    """Measure each command by the clock and by the processor's time."""
-    programs = {name: [installed("talaria"), *name.split()[1:]] for name in _GOALS}
+    """Measure wall and CPU time of each command."""
+    programs = {name: [command_path("talaria"), *name.split()[1:]] for name in _GOALS}
     programs[_FLOOR] = [sys.executable, "-c", "import argparse, json"]
     with _home_with_sessions() as home:
         times = time_programs(programs, rounds=5 if quick else 25, environment={"TALARIA_HOME": str(home)})
-    return [figure for name, goal in _GOALS.items() for figure in _figures(name, goal, times)]
+    return [measurement for name, goal in _GOALS.items() for measurement in _compare(name, goal, times)]
 
 
-def _figures(name: str, goal: float, times: dict[str, Times]) -> Iterator[Measurement]:
+def _compare(name: str, goal: float, times: dict[str, Times]) -> Iterator[Measurement]:
     ours, floor = times[name], times[_FLOOR]
     yield Measurement(f"{name}, wall", ours.wall * 1000, "ms", goal, floor.wall * 1000)
     yield Measurement(f"{name}, CPU", ours.cpu * 1000, "ms", goal, floor.cpu * 1000)

@@ -1,4 +1,4 @@
-"""Delay until a stopped command and all processes that it started are gone."""
+"""Delay until a cancelled command and all its child processes have ended."""
 
 import asyncio
 from pathlib import Path
@@ -17,44 +17,44 @@ NAME = "stop"
 _GOAL = 200.0
 _TREES = {
     "a child in the background": "sleep 600 & touch up; wait",
-    "a shell in a shell": "bash -c 'bash -c \"touch up; sleep 600; :\"; :'",
-    "one that ignores the request": "trap '' TERM INT HUP; touch up; while :; do sleep 600; done",
-    "one that grows meanwhile": "(trap '' TERM; while :; do (sleep 600) & sleep 0.01; done) & touch up; wait",
+    "a shell inside a shell": "bash -c 'bash -c \"touch up; sleep 600; :\"; :'",
+    "a process that ignores signals": "trap '' TERM INT HUP; touch up; while :; do sleep 600; done",
+    "a process that keeps forking": "(trap '' TERM; while :; do (sleep 600) & sleep 0.01; done) & touch up; wait",
 }
 
 
-class _Nobody:
-    """Implements `Person`: never asked."""
+class _SilentPerson:
+    """Person who answers no question."""
 
     async def ask(self, question: str, choices: tuple[str, ...] = ()) -> str | None:
         return None
 
 
 def run(quick: bool) -> list[Measurement]:
-    """Stop each kind of tree so many times, and return the worst."""
+    """Stop each kind of process tree repeatedly, and return the longest delays."""
     rounds = 3 if quick else 15
     return [
-        Measurement(f"{name}: gone, worst of {rounds}", asyncio.run(_worst(command, rounds)), "ms", _GOAL)
+        Measurement(f"{name}: ended, worst of {rounds}", asyncio.run(_measure_worst(command, rounds)), "ms", _GOAL)
         for name, command in _TREES.items()
     ]
 
 
-async def _worst(command: str, rounds: int) -> float:
+async def _measure_worst(command: str, rounds: int) -> float:
     worst = 0.0
     for _ in range(rounds):
-        with TemporaryDirectory() as place:
-            worst = max(worst, await _stopped(command, Path(place)))
+        with TemporaryDirectory() as folder:
+            worst = max(worst, await _time_stop(command, Path(folder)))
     return worst
 
 
-async def _stopped(command: str, folder: Path) -> float:
+async def _time_stop(command: str, folder: Path) -> float:
     workspace = LocalWorkspace(folder, {"PATH": "/usr/bin:/bin"})
     call = Call(
-        id="1", session_id=SessionId("s"), workspace=workspace, person=_Nobody(), progress=lambda text: None
+        id="1", session_id=SessionId("s"), workspace=workspace, person=_SilentPerson(), progress=lambda text: None
     )  # fmt: skip
     terminal = Terminal(Processes(), FullOutputs(folder / "outputs"))
     running = asyncio.ensure_future(terminal.run(TerminalArguments(command=command), call))
-    while not (folder / "up").exists():  # noqa: ASYNC110 - the shell rings no bell
+    while not (folder / "up").exists():  # noqa: ASYNC110 - nothing signals that the file exists
         await asyncio.sleep(0.01)
     began = perf_counter()
     running.cancel()

@@ -1,4 +1,4 @@
-"""Floor for the store: Python's own sqlite3 on one connection, nothing around it."""
+"""Floor for the store: Python's sqlite3 module on one connection."""
 
 import sqlite3
 from collections.abc import Iterable, Sequence
@@ -7,7 +7,7 @@ from time import perf_counter, time_ns
 
 import msgspec
 
-from bench.store_text import Example, session_id_of
+from bench.store_text import Example, make_session_id
 from talaria.storage.sqlite.connection import MIGRATIONS
 from talaria.storage.tables.search import add_separators
 from talaria.storage.tables.sessions import SEQ_BITS, MessageBody
@@ -20,7 +20,7 @@ _BEST = 20
 
 
 def open_bare(path: Path) -> sqlite3.Connection:
-    """Return a connection in autocommit, as durable as the store's."""
+    """Return a connection in autocommit mode, as durable as the store's."""
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
@@ -28,39 +28,39 @@ def open_bare(path: Path) -> sqlite3.Connection:
 
 
 class BareMessages:
-    """The store's own tables of conversations and messages, filled by plain statements; no index of words."""
+    """The store's tables of sessions and messages, filled by plain statements, without a full-text index."""
 
     def __init__(self, path: Path, sessions: int) -> None:
         self._connection = open_bare(path)
         self._connection.executescript((MIGRATIONS / "0001_conversations.sql").read_text())
         self._connection.executemany(
             "INSERT INTO sessions (id, source, created_at, updated_at) VALUES (?, 'cli', 0, 0)",
-            [(session_id_of(number),) for number in range(sessions)],
+            [(make_session_id(number),) for number in range(sessions)],
         )
 
     def append(self, examples: Sequence[Example]) -> float:
         """Store messages in one commit and return the seconds it took."""
         start = perf_counter()
         self._connection.execute("BEGIN IMMEDIATE")
-        for one in examples:
-            self._insert(one)
+        for example in examples:
+            self._insert(example)
         self._connection.execute("COMMIT")
         return perf_counter() - start
 
     def close(self) -> None:
         self._connection.close()
 
-    def _insert(self, one: Example) -> None:
+    def _insert(self, example: Example) -> None:
         now = time_ns() // 1000
         [(number, seq)] = self._connection.execute(
             "UPDATE sessions SET last_seq = last_seq + 1, updated_at = ? WHERE id = ? RETURNING number, last_seq",
-            (now, session_id_of(one.session)),
+            (now, make_session_id(example.session)),
         ).fetchall()
         message_id = (number << SEQ_BITS) + seq
         arrival = self._connection.execute("INSERT INTO arrivals (message_id) VALUES (?)", (message_id,)).lastrowid
         self._connection.execute(
             "INSERT INTO messages (id, arrival, at, role, body) VALUES (?, ?, ?, ?, ?)",
-            (message_id, arrival, now, one.message.role, _encode(MessageBody(one.message.parts)).decode()),
+            (message_id, arrival, now, example.message.role, _encode(MessageBody(example.message.parts)).decode()),
         )
 
 
@@ -74,11 +74,11 @@ def load_rows(connection: sqlite3.Connection, first_id: int, last_id: int) -> li
 
 
 class BareSearch:
-    """An ordinary FTS5 table that holds the text, with the store's tokenizer.
+    """Ordinary FTS5 table that stores the text, with the store's tokenizer.
 
-    A query ranks the newest 2,000 matches by bm25 and makes snippets of the best 20. The store returns more
-    (conversation, title, role, time), but of a phrase in a large index it ranks the newest 200 only, so the
-    ratios of phrases and Chinese words there do not compare the same work.
+    A query ranks the newest 2,000 matches by bm25 and makes snippets of the best 20. The store returns more (session,
+    title, role, time), but for a phrase in a large index it ranks only the newest 200, so the ratios of phrases and
+    Chinese words don't compare the same work.
     """
 
     def __init__(self, path: Path) -> None:
@@ -91,9 +91,9 @@ class BareSearch:
         self._connection.executemany("INSERT INTO texts (text) VALUES (?)", ((add_separators(text),) for text in texts))
         self._connection.execute("COMMIT")
 
-    def find(self, words: str) -> list[tuple[int, float, str]]:
+    def find(self, text: str) -> list[tuple[int, float, str]]:
         """Return row, score and snippet of the best matches of a phrase."""
-        phrase = f'"{add_separators(words)}"'
+        phrase = f'"{add_separators(text)}"'
         ranked = self._connection.execute(
             "SELECT rowid, score FROM (SELECT rowid, bm25(texts) AS score FROM texts WHERE texts MATCH ?"
             " ORDER BY rowid DESC LIMIT ?) ORDER BY score, rowid DESC LIMIT ?",

@@ -14,26 +14,26 @@ _TICK = 0.001
 
 
 class Lag(Struct, frozen=True):
-    """Delays in milliseconds."""
+    """Lag of an event loop in milliseconds."""
 
     p99: float
     worst: float
 
 
 class LoopLags(Struct, frozen=True):
-    """The lag of a loop at work and of an idle one in the same seconds."""
+    """Lag of a busy loop and of an idle loop at the same time."""
 
     ours: Lag
     idle: Lag
 
     @property
     def excess(self) -> float:
-        """By how much the worst delay at work exceeds the idle loop's, in milliseconds."""
+        """Difference between the worst lags of the busy and the idle loop, in milliseconds."""
         return max(0.0, self.ours.worst - self.idle.worst)
 
 
-async def with_lag(work: Awaitable[T]) -> tuple[T, LoopLags]:
-    """Await some work and return its result with the lag that this loop had meanwhile."""
+async def run_with_lag(work: Awaitable[T]) -> tuple[T, LoopLags]:
+    """Await some work; return its result and the lag of this loop in the meantime."""
     idle = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "bench.store_lag", stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
     )
@@ -41,34 +41,34 @@ async def with_lag(work: Awaitable[T]) -> tuple[T, LoopLags]:
     await idle.stdout.readline()
     delays: list[float] = []
     async with asyncio.TaskGroup() as group:
-        watching = group.create_task(_watch(delays))
+        recording = group.create_task(_record_lag(delays))
         result = await work
-        watching.cancel()
-    told, _ = await idle.communicate(b"\n")
-    return result, LoopLags(_summary(delays), msgspec.json.decode(told, type=Lag))
+        recording.cancel()
+    output, _ = await idle.communicate(b"\n")
+    return result, LoopLags(_summarize(delays), msgspec.json.decode(output, type=Lag))
 
 
-async def _watch(delays: list[float]) -> None:
+async def _record_lag(delays: list[float]) -> None:
     while True:
         start = perf_counter()
         await asyncio.sleep(_TICK)
         delays.append(perf_counter() - start - _TICK)
 
 
-def _summary(delays: list[float]) -> Lag:
+def _summarize(delays: list[float]) -> Lag:
     ordered = sorted(delay * 1000 for delay in delays) or [0.0]
     return Lag(p99=ordered[int(len(ordered) * 0.99)], worst=ordered[-1])
 
 
 async def _idle() -> None:
-    """Measure an idle loop between a first line to standard output and one from standard input."""
+    """Measure an idle loop: print a line at the start, and the lag when a line arrives on standard input."""
     print("watching", flush=True)
     delays: list[float] = []
     async with asyncio.TaskGroup() as group:
-        watching = group.create_task(_watch(delays))
+        recording = group.create_task(_record_lag(delays))
         await asyncio.to_thread(sys.stdin.readline)
-        watching.cancel()
-    print(msgspec.json.encode(_summary(delays)).decode())
+        recording.cancel()
+    print(msgspec.json.encode(_summarize(delays)).decode())
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""Latency of a notification from one process to another, and the cost of idle subscriptions.
+"""Latency of notifications between processes, and the cost of idle subscriptions.
 
-``python -m bench.store_notifications wake|idle ENGINE ADDRESS SECONDS`` is the process that subscribes.
+``python -m bench.store_notifications wake|idle ENGINE ADDRESS SECONDS`` is the subscribing process.
 """
 
 import asyncio
@@ -29,57 +29,59 @@ _LONGEST_PAUSE = 0.1
 
 
 def run(quick: bool) -> list[Measurement]:
-    """Measure both engines; without an installed server, say so."""
+    """Measure SQLite, and PostgreSQL if it is installed."""
     rounds, seconds = (50, 5.0) if quick else (300, 20.0)
     with TemporaryDirectory() as folder:
-        figures = asyncio.run(_measure("sqlite", str(Path(folder) / "talaria.db"), rounds, seconds))
+        measurements = asyncio.run(_measure("sqlite", str(Path(folder) / "talaria.db"), rounds, seconds))
     if find_postgres() is None:
         print("PostgreSQL is not installed: not measured", flush=True)
-        return figures
+        return measurements
     with PostgresServer() as server:
-        return figures + asyncio.run(_measure("postgres", server.url, rounds, seconds))
+        return measurements + asyncio.run(_measure("postgres", server.url, rounds, seconds))
 
 
 async def _measure(engine: str, address: str, rounds: int, seconds: float) -> list[Measurement]:
-    waits = await _waits(engine, address, rounds)
-    middle, late = (50, 100) if engine == "sqlite" else (20, 50)
+    waits = await _measure_waits(engine, address, rounds)
+    median_goal, p99_goal = (50, 100) if engine == "sqlite" else (20, 50)
     return [
-        Measurement(f"{engine}: commit to wake-up, p50", median(waits), "ms", middle),
-        Measurement(f"{engine}: commit to wake-up, p99", quantiles(waits, n=100)[98], "ms", late),
-        Measurement(f"{engine}: processor, subscribed", await _idle_share(engine, address, seconds), "%", 0.5),
+        Measurement(f"{engine}: commit to wake-up, p50", median(waits), "ms", median_goal),
+        Measurement(f"{engine}: commit to wake-up, p99", quantiles(waits, n=100)[98], "ms", p99_goal),
+        Measurement(
+            f"{engine}: CPU of idle subscriptions", await _measure_idle_share(engine, address, seconds), "%", 0.5
+        ),
     ]
 
 
-async def _waits(engine: str, address: str, rounds: int) -> list[float]:
-    """Return the milliseconds from each commit here to the wake-up in another process."""
-    store = _opened(engine, address, poll_seconds=_NEVER)
-    chance = random.Random(1)
+async def _measure_waits(engine: str, address: str, rounds: int) -> list[float]:
+    """Return the milliseconds from each commit in this process to the wake-up in another."""
+    store = _open_store(engine, address, poll_seconds=_NEVER)
+    rng = random.Random(1)
     waits = []
-    async with _run_subscriber("wake", engine, address, 0) as told:
-        await told.readline()
+    async with _run_subscriber("wake", engine, address, 0) as output:
+        await output.readline()
         for number in range(rounds):
-            await asyncio.sleep(chance.uniform(0, _LONGEST_PAUSE))
+            await asyncio.sleep(rng.uniform(0, _LONGEST_PAUSE))
             begun = monotonic()
             await store.write(lambda tx, number=number: (NUMBER.write(tx, SINGLE, number), tx.notify(_TOPICS[0])))  # type: ignore[misc]
             committed = monotonic()
-            while (woken := float(await told.readline())) < begun:
+            while (woken := float(await output.readline())) < begun:
                 pass
             waits.append(max(0.0, woken - committed) * 1000)  # a commit may be seen before `write` returns
     await store.close()
     return waits
 
 
-async def _idle_share(engine: str, address: str, seconds: float) -> float:
-    async with _run_subscriber("idle", engine, address, seconds) as told:
-        return float(await told.readline())
+async def _measure_idle_share(engine: str, address: str, seconds: float) -> float:
+    async with _run_subscriber("idle", engine, address, seconds) as output:
+        return float(await output.readline())
 
 
 @asynccontextmanager
 async def _run_subscriber(task: str, engine: str, address: str, seconds: float) -> AsyncIterator[asyncio.StreamReader]:
-    """Run the process that subscribes, and yield its output."""
-    words = ["-m", "bench.store_notifications", task, engine, address, str(seconds)]
+    """Run the subscribing process, and yield its output."""
+    arguments = ["-m", "bench.store_notifications", task, engine, address, str(seconds)]
     child = await asyncio.create_subprocess_exec(
-        sys.executable, *words, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
+        sys.executable, *arguments, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
     )
     assert child.stdin is not None
     assert child.stdout is not None
@@ -90,29 +92,29 @@ async def _run_subscriber(task: str, engine: str, address: str, seconds: float) 
         await child.wait()
 
 
-def _opened(engine: str, address: str, *, poll_seconds: float) -> ThreadedStore:
+def _open_store(engine: str, address: str, *, poll_seconds: float) -> ThreadedStore:
     if engine == "sqlite":
         return open_sqlite_store(Path(address), SqliteOptions(poll_seconds=poll_seconds))
     return open_postgres_store(address, PostgresOptions(poll_seconds=poll_seconds))
 
 
-async def _wake(store: ThreadedStore) -> None:
-    """Print the time of each wake-up until the input ends; the first is at the start."""
+async def _serve_wake_ups(store: ThreadedStore) -> None:
+    """Print the time of each wake-up until the input ends; the first one is at the start."""
     async with asyncio.TaskGroup() as group:
-        telling = group.create_task(_tell(store))
+        printing = group.create_task(_print_wake_ups(store))
         await asyncio.to_thread(sys.stdin.readline)
-        telling.cancel()
+        printing.cancel()
 
 
-async def _tell(store: ThreadedStore) -> None:
+async def _print_wake_ups(store: ThreadedStore) -> None:
     async with store.subscribe(_TOPICS[0]) as subscription:
         while True:
             await subscription.wait()
             print(monotonic(), flush=True)
 
 
-async def _idle(store: ThreadedStore, seconds: float) -> None:
-    """Print the share of a processor that subscriptions take while nothing is written, periodic checks included."""
+async def _print_idle_share(store: ThreadedStore, seconds: float) -> None:
+    """Print the percentage of a core that idle subscriptions use, including periodic checks."""
     async with asyncio.TaskGroup() as group:
         waiting = [group.create_task(_wait_forever(store, topic)) for topic in _TOPICS]
         await asyncio.sleep(1)
@@ -131,8 +133,8 @@ async def _wait_forever(store: ThreadedStore, topic: str) -> None:
 
 
 async def _serve(task: str, engine: str, address: str, seconds: float) -> None:
-    store = _opened(engine, address, poll_seconds=_NEVER if task == "wake" else 1)
-    await (_wake(store) if task == "wake" else _idle(store, seconds))
+    store = _open_store(engine, address, poll_seconds=_NEVER if task == "wake" else 1)
+    await (_serve_wake_ups(store) if task == "wake" else _print_idle_share(store, seconds))
     await store.close()
 
 

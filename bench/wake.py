@@ -1,4 +1,4 @@
-"""Delay until the end of a background process is reported in its chat, and the cost of watching many idle ones."""
+"""Delay until a background process's end is reported in its chat, and the cost of idle processes."""
 
 import asyncio
 import subprocess
@@ -30,39 +30,39 @@ from talaria.tools.workspace import LocalWorkspace
 
 NAME = "wake"
 _ABILITIES = PlatformCapabilities(text_limit=4096, edits=True, idempotent=True)
-_TOLD = "Your background work reports"
+_REPORT = "Your background work reports"
 _INSTANT = Instant("It is done.")
 _PERCENT = 100
 _SESSIONS = 100
-_SOON = 60
+_TIMEOUT = 60
 
 
 def run(quick: bool) -> list[Measurement]:
-    """Measure both."""
+    """Measure the delay of reports, and the cost of watching idle processes."""
     rounds, processes, seconds = (10, 200, 5) if quick else (60, 1_000, 30)
-    return [*asyncio.run(_latency(rounds)), *asyncio.run(_idle(processes, seconds))]
+    return [*asyncio.run(_measure_delay(rounds)), *asyncio.run(_measure_idle(processes, seconds))]
 
 
-async def _latency(rounds: int) -> list[Measurement]:
+async def _measure_delay(rounds: int) -> list[Measurement]:
     with TemporaryDirectory() as folder:
         async with ModelServer() as server, LoopbackNetwork(_ABILITIES) as network:
             server.answering(_answer)
             environment = prepare_home(Path(folder), server.url, network.address, _ABILITIES, lease=15.0)
             gateway = await start_gateway(environment)
             try:
-                await network.until(lambda: network.receivers == 1, seconds=_SOON)
-                store = open_sqlite_store(_file(Path(folder)))
-                times = [await _woken(network, store) * 1000 for _ in range(rounds)]
+                await network.until(lambda: network.receivers == 1, seconds=_TIMEOUT)
+                store = open_sqlite_store(_store_file(Path(folder)))
+                times = [await _time_report(network, store) * 1000 for _ in range(rounds)]
                 await store.close()
             finally:
                 gateway.terminate()
                 await gateway.wait()
-    label = f"from the end of a process to the first words of the reply, median of {rounds}"
+    label = f"from the end of a process to the first text of the reply, median of {rounds}"
     return [Measurement(label, median(times), "ms", 150)]
 
 
 def _answer(received: Received) -> Answer:
-    if _TOLD in received.question:
+    if _REPORT in received.question:
         return _INSTANT
     if received.json["messages"][-1]["role"] == "tool":
         return Say("begun")
@@ -70,38 +70,38 @@ def _answer(received: Received) -> Answer:
     return Say(calls=[Ask("terminal", {"command": command, "background": True})])
 
 
-async def _woken(network: LoopbackNetwork, store: Store) -> float:
-    """Have a process started in a chat, let it end, and return after how many seconds the chat hears of it."""
+async def _time_report(network: LoopbackNetwork, store: Store) -> float:
+    """Start a process in a chat, end it, and return the seconds until the chat shows the report."""
     count = len(network.posts)
     network.say("owner", "start it", sender="owner")
-    await network.posted(count + 1, _SOON)
+    await network.posted(count + 1, _TIMEOUT)
     process = (await store.read(list_processes))[-1]
     gate = Path(process.folder, "gate")
-    while not await asyncio.to_thread(gate.is_fifo):  # noqa: ASYNC110 (it is there when it is)
+    while not await asyncio.to_thread(gate.is_fifo):  # noqa: ASYNC110 (nothing signals that the pipe exists)
         await asyncio.sleep(0.01)
-    await asyncio.sleep(0.3)  # the turn before is over, and all that comes behind it
+    await asyncio.sleep(0.3)  # until the previous turn and its follow-ups are over
     opened = await asyncio.to_thread(gate.open, "w")
     count = len(network.posts)
     began = perf_counter()
     opened.write("\n")
     opened.close()
-    await network.posted(count + 1, _SOON)
+    await network.posted(count + 1, _TIMEOUT)
     return perf_counter() - began
 
 
-async def _idle(count: int, seconds: int) -> list[Measurement]:
+async def _measure_idle(count: int, seconds: int) -> list[Measurement]:
     with TemporaryDirectory() as folder:
         async with ModelServer() as server, LoopbackNetwork(_ABILITIES) as network:
             environment = prepare_home(Path(folder), server.url, network.address, _ABILITIES, lease=15.0)
             bare = await _share(environment, network, seconds)
-            started = await _start_many(Path(folder), count)
+            started = await _start_processes(Path(folder), count)
             try:
                 watching = await _share(environment, network, seconds)
                 assert all(is_running(process.pid) for process in started)
             finally:
                 for process in started:
                     kill_tree(process.pid)
-    label = f"watching {count:,} processes that do nothing, for a line and for their end"
+    label = f"watching {count:,} idle processes for a pattern and for their end"
     return [
         Measurement(label, watching - bare, "% of a core", 1.0),
         Measurement("the whole gateway, for comparison", watching, "% of a core", 1.5),
@@ -109,10 +109,10 @@ async def _idle(count: int, seconds: int) -> list[Measurement]:
 
 
 async def _share(environment: dict[str, str], network: LoopbackNetwork, seconds: int) -> float:
-    """Return the percentage of a core that a gateway takes in which nothing happens."""
+    """Return the percentage of a core that an idle gateway uses."""
     gateway = await start_gateway(environment)
     try:
-        await network.until(lambda: network.receivers == 1, seconds=_SOON)
+        await network.until(lambda: network.receivers == 1, seconds=_TIMEOUT)
         await asyncio.sleep(8)
         before = cpu_seconds(gateway.pid)
         await asyncio.to_thread(sleep, seconds)
@@ -122,12 +122,12 @@ async def _share(environment: dict[str, str], network: LoopbackNetwork, seconds:
         await gateway.wait()
 
 
-async def _start_many(home: Path, count: int) -> list[BackgroundProcess]:
-    """Start processes that the next gateway adopts, because their watcher is gone."""
-    store = open_sqlite_store(_file(home))
+async def _start_processes(home: Path, count: int) -> list[BackgroundProcess]:
+    """Start processes of a worker that has ended, so that the next gateway adopts them."""
+    store = open_sqlite_store(_store_file(home))
     outputs = FullOutputs(home / "profiles" / "default" / "outputs")
-    supervisor = Supervisor(store, _gone(), outputs.place, _NoReports())
-    wanted = ProcessRequest(
+    supervisor = Supervisor(store, _ended_worker(), outputs.place, _NoReports())
+    request = ProcessRequest(
         command="sleep",
         argv=("sleep", "3600"),
         folder="/",
@@ -135,58 +135,58 @@ async def _start_many(home: Path, count: int) -> list[BackgroundProcess]:
         notify=True,
         patterns=("never",),
     )
-    sessions = await store.write(_sessions)
-    call = _call(home)
+    sessions = await store.write(_create_sessions)
+    call = _make_call(home)
     started = [
-        await supervisor.start(wanted, structs.replace(call, session_id=sessions[number % _SESSIONS]))
+        await supervisor.start(request, structs.replace(call, session_id=sessions[number % _SESSIONS]))
         for number in range(count)
     ]
     await store.close()
     return started
 
 
-def _sessions(tx: Transaction) -> list[SessionId]:
+def _create_sessions(tx: Transaction) -> list[SessionId]:
     return [tx.sessions.create(NewSession(source="loopback")).id for _ in range(_SESSIONS)]
 
 
-def _call(home: Path) -> Call:
+def _make_call(home: Path) -> Call:
     return Call(
         id="1",
         session_id=SessionId(""),
         workspace=LocalWorkspace(home, {"PATH": "/usr/bin:/bin"}),
-        person=_Nobody(),
+        person=_SilentPerson(),
         progress=lambda _: None,
         call_tool=no_other_tool,
     )
 
 
 class _NoReports:
-    """Implements `Reporter`."""
+    """Reporter that discards everything."""
 
     topic = "wake"
 
     def report(self, tx: Transaction, process: BackgroundProcess, name: str, text: str) -> None:
-        """Tell nothing."""
+        """Discard a report."""
 
     def hear(self, tx: Transaction, process: BackgroundProcess, names: Sequence[str], call_id: str) -> None:
-        """Hear nothing."""
+        """Ignore a withdrawal of reports."""
 
 
-class _Nobody:
-    """Implements `Person`."""
+class _SilentPerson:
+    """Person who answers no question."""
 
     async def ask(self, question: str, choices: tuple[str, ...] = ()) -> str | None:
-        """Answer nothing."""
+        """Return no answer."""
         return None
 
 
-def _gone() -> WorkerId:
-    """Return a worker of this machine that is no more."""
+def _ended_worker() -> WorkerId:
+    """Return the id of a worker of this machine whose process has ended."""
     done = subprocess.Popen(["true"])
     done.wait()
     machine, _, name = new_worker_id().rpartition(":")
     return WorkerId(f"{machine.rpartition(':')[0]}:{done.pid}:{name}")
 
 
-def _file(home: Path) -> Path:
+def _store_file(home: Path) -> Path:
     return home / "profiles" / "default" / "talaria.db"

@@ -1,4 +1,4 @@
-"""The web app: size, requests, first paint, the first word after Enter, streams, long conversations and tabs."""
+"""Web app: size, requests, first paint, first word after Enter, streams, long conversations and tabs."""
 
 import asyncio
 import shutil
@@ -14,7 +14,7 @@ import httpx
 from playwright.async_api import Browser, Cookie, Page, async_playwright
 
 from bench import web_live, web_reading
-from bench.measure import Measurement, bytecode_environment, installed
+from bench.measure import Measurement, bytecode_environment, command_path
 from bench.web_live import measure_streams, sign_in
 from talaria.storage.sqlite.open import open_sqlite
 from talaria.testing.model_server import ModelServer, Received, Say
@@ -25,24 +25,24 @@ NAME = "web"
 _PAINT = "performance.getEntriesByName('first-contentful-paint')[0].startTime"
 _FAST_4G = {"offline": False, "latency": 60, "downloadThroughput": 9e6 / 8, "uploadThroughput": 1.5e6 / 8}
 _REPLY = "Hello there, this is the reply."
-_PAGE_KB = 1 / 1000
+_KB_PER_BYTE = 1 / 1000
 _YEAR = 365
-_FIRST_WORDS = 7  # replies per round, enough for a 95th percentile
+_REPLIES_PER_ROUND = 7  # enough for a 95th percentile
 _HEADERS = {"sec-fetch-site": "same-origin", "x-talaria": "web", "content-type": "application/json"}
 
 
 def run(quick: bool) -> list[Measurement]:
     """Measure the files, and the app in Chromium if it is installed."""
-    return [*_sizes(), *asyncio.run(_measure(3 if quick else 9, quick))]
+    return [*_measure_sizes(), *asyncio.run(_measure(3 if quick else 9, quick))]
 
 
-def _sizes() -> list[Measurement]:
+def _measure_sizes() -> list[Measurement]:
     assets = Assets()
     graph = assets.graph()
     first = sum(assets.compressed_size(path) for path in (*graph, "app.css"))
     return [
-        Measurement("code until the chat is usable, gzip", first * _PAGE_KB, "kB", 60),
-        Measurement("whole app, gzip", sum(map(assets.compressed_size, assets.paths())) * _PAGE_KB, "kB", 200),
+        Measurement("code until the chat is usable, gzip", first * _KB_PER_BYTE, "kB", 60),
+        Measurement("whole app, gzip", sum(map(assets.compressed_size, assets.paths())) * _KB_PER_BYTE, "kB", 200),
         Measurement("modules loaded at the start", len(graph), "files", 20),
     ]
 
@@ -51,23 +51,23 @@ async def _measure(rounds: int, quick: bool) -> list[Measurement]:
     async with ModelServer() as model:
         model.answering(_answer)
         began = perf_counter()
-        async with _served(model) as (link, pid, home):
+        async with _run_web(model) as (link, pid, home):
             started = Measurement(
                 "start of `talaria web` until it listens", (perf_counter() - began) * 1000, "ms", 1000
             )
-            visitor = await sign_in(link)
-            found = [started, *await measure_streams(visitor, pid, _environment(home), quick)]
+            client = await sign_in(link)
+            measurements = [started, *await measure_streams(client, pid, _environment(home), quick)]
             await asyncio.to_thread(_fill_usage, home / "profiles/default/talaria.db")
-            found += await _measure_usage(await _new_link(home), rounds)
+            measurements += await _measure_usage(await _new_link(home), rounds)
             if (chromium := shutil.which("chromium")) is None:
-                print("Chromium is not installed: nothing is drawn.")
-                return found
+                print("Chromium is not installed: pages are not measured.")
+                return measurements
             key = (home / "profiles/default/api-key").read_text().strip()
             async with async_playwright() as playwright:
                 browser = await playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-                found += await _measure_pages(browser, home, link, key, rounds, quick)
+                measurements += await _measure_pages(browser, home, link, key, rounds, quick)
                 await browser.close()
-    return found
+    return measurements
 
 
 def _answer(received: Received) -> Say:
@@ -81,17 +81,17 @@ def _answer(received: Received) -> Say:
 
 
 @asynccontextmanager
-async def _served(model: ModelServer) -> AsyncIterator[tuple[str, int, Path]]:
-    """Run `talaria web`, and yield the address that signs in, the process and its home."""
+async def _run_web(model: ModelServer) -> AsyncIterator[tuple[str, int, Path]]:
+    """Run `talaria web`, and yield its sign-in link, process id and home."""
     with TemporaryDirectory() as folder:
         home = Path(folder)
         (home / "profiles/default").mkdir(parents=True)
-        settings = f'[model]\nprovider = "mine"\nname = "words"\n[providers.mine]\nbase_url = "{model.url}/v1"\n'
+        settings = f'[model]\nprovider = "mine"\nname = "scripted"\n[providers.mine]\nbase_url = "{model.url}/v1"\n'
         (home / "profiles/default/config.toml").write_text(
             f"{settings}[api]\nport = 0\nconnections = 4000\nrequests_at_once = 0\n"
         )
         process = await asyncio.create_subprocess_exec(
-            installed("talaria"), "web", "--no-open", env=_environment(home), stdout=asyncio.subprocess.PIPE
+            command_path("talaria"), "web", "--no-open", env=_environment(home), stdout=asyncio.subprocess.PIPE
         )
         assert process.stdout is not None
         try:
@@ -106,9 +106,9 @@ def _environment(home: Path) -> dict[str, str]:
 
 
 async def _new_link(home: Path) -> str:
-    """Return an address that signs in another browser."""
+    """Return a sign-in link for another browser."""
     process = await asyncio.create_subprocess_exec(
-        installed("talaria"), "web", "--no-open", env=_environment(home), stdout=asyncio.subprocess.PIPE
+        command_path("talaria"), "web", "--no-open", env=_environment(home), stdout=asyncio.subprocess.PIPE
     )
     out, _ = await process.communicate()
     return out.decode().strip()
@@ -155,24 +155,26 @@ async def _measure_pages(
     cookies = await context.cookies()
     loads = await _measure_loads(browser, cookies, base, rounds)
     charts = [await _time_chart(browser, cookies, base) for _ in range(rounds)]
-    words, raw = [], []
-    for number in range(_FIRST_WORDS * rounds):
-        if number % _FIRST_WORDS == 0:  # the raw requests are new conversations, too
+    first_words, raw_words = [], []
+    for number in range(_REPLIES_PER_ROUND * rounds):
+        if number % _REPLIES_PER_ROUND == 0:  # each raw request creates a session, too
             await page.get_by_role("link", name="New", exact=True).click()
             await page.locator(".reply").first.wait_for(state="detached")
-        words.append(await _time_first_word(page))
-        raw.append(await _time_raw(base, key))
+        first_words.append(await _time_first_word(page))
+        raw_words.append(await _time_raw_request(base, key))
     return [
         *loads,
         Measurement("usage of a year, from the click to the chart", median(charts), "ms", 100),
-        Measurement("Enter to the first word, above the raw API", median(words) - median(raw), "ms", 20),
-        Measurement("the same, 95th percentile", _percentile(words) - _percentile(raw), "ms", 50),
+        Measurement(
+            "Enter to the first word, delay over the raw API", median(first_words) - median(raw_words), "ms", 20
+        ),
+        Measurement("the same, 95th percentile", _percentile(first_words) - _percentile(raw_words), "ms", 50),
         *await web_reading.measure_reading(context, page, base, home, quick),
     ]
 
 
 async def _measure_loads(browser: Browser, cookies: Sequence[Cookie], base: str, rounds: int) -> list[Measurement]:
-    """Measure loads of the chat in new browsers, on loopback and on a slow line with a slow processor."""
+    """Measure loads of the chat in new browsers, on loopback and with a throttled network and CPU."""
     cold: list[float] = []
     slow: list[float] = []
     usable: list[float] = []
@@ -180,25 +182,25 @@ async def _measure_loads(browser: Browser, cookies: Sequence[Cookie], base: str,
     sent: list[str] = []
     for _ in range(rounds):
         for times, is_slow in ((cold, False), (slow, True)):
-            fresh = await browser.new_context()
-            await fresh.add_cookies([{"name": one["name"], "value": one["value"], "url": base} for one in cookies])
-            shown = await fresh.new_page()
+            context = await browser.new_context()
+            await context.add_cookies([{"name": one["name"], "value": one["value"], "url": base} for one in cookies])
+            page = await context.new_page()
             sent.clear()
-            shown.on("request", lambda one: sent.append(one.url))
+            page.on("request", lambda one: sent.append(one.url))
             if is_slow:
-                session = await fresh.new_cdp_session(shown)
+                session = await context.new_cdp_session(page)
                 await session.send("Network.emulateNetworkConditions", _FAST_4G)
                 await session.send("Emulation.setCPUThrottlingRate", {"rate": 4})
-            await shown.goto(base)
-            await shown.get_by_label("Message", exact=True).wait_for()
-            times.append(await shown.evaluate(_PAINT))
+            await page.goto(base)
+            await page.get_by_label("Message", exact=True).wait_for()
+            times.append(await page.evaluate(_PAINT))
             if is_slow:
-                usable.append(await _time_usable(shown))
+                usable.append(await _time_usable(page))
                 count = len(sent)
-                await shown.reload()
-                warm.append(await _time_usable(shown))
+                await page.reload()
+                warm.append(await _time_usable(page))
                 del sent[count:]
-            await fresh.close()
+            await context.close()
     return [
         Measurement("requests until the chat is usable", len(sent), "requests", 20),
         Measurement("first paint, loopback, cold", median(cold), "ms", 200),
@@ -209,7 +211,7 @@ async def _measure_loads(browser: Browser, cookies: Sequence[Cookie], base: str,
 
 
 async def _time_usable(page: Page) -> float:
-    """Return the milliseconds from the beginning of a load until composer and list are there."""
+    """Return the milliseconds from the start of a load until composer and list are shown."""
     await page.get_by_label("Message", exact=True).wait_for()
     await page.locator(".row, .empty").first.wait_for()
     return float(await page.evaluate("performance.now()"))
@@ -239,12 +241,12 @@ async def _time_chart(browser: Browser, cookies: Sequence[Cookie], base: str) ->
 
 
 def _percentile(times: list[float]) -> float:
-    """Return the 95th percentile, also of the floor: the slow moments of a machine slow both down."""
+    """Return the 95th percentile, which is used for the floor too: a busy machine slows both."""
     return quantiles(times, n=20)[-1]
 
 
 async def _time_first_word(page: Page) -> float:
-    """Return the milliseconds from Enter to the first word of the reply on the screen."""
+    """Return the milliseconds from Enter until the first word of the reply is shown."""
     await page.get_by_label("Message", exact=True).fill("Hi")
     count = await page.locator(".reply").count()
     await page.evaluate(
@@ -266,8 +268,8 @@ async def _time_first_word(page: Page) -> float:
     return took
 
 
-async def _time_raw(base: str, key: str) -> float:
-    """Return the milliseconds from a request of the API to the first word of its reply."""
+async def _time_raw_request(base: str, key: str) -> float:
+    """Return the milliseconds from an API request to the first word of its reply."""
     body = {"messages": [{"role": "user", "content": "Hi"}], "stream": True}
     async with httpx.AsyncClient(base_url=base, trust_env=False) as http:
         began = perf_counter()

@@ -1,4 +1,4 @@
-"""Reading in the web app: long conversations, a fast reply and many tabs, in Chromium."""
+"""Web app in Chromium: long conversations, a fast reply and many tabs."""
 
 import asyncio
 from datetime import UTC, datetime
@@ -38,16 +38,16 @@ _LEAST_SHOWN = 40
 
 async def measure_reading(context: BrowserContext, page: Page, base: str, home: Path, quick: bool) -> list[Measurement]:
     """Open long conversations, read a fast reply, and open many tabs."""
-    found = []
+    measurements = []
     for count, goal in ((400, 1000), (2000, 200)):
         session = await _add_conversation(home, count)
         await page.goto(base)
         await page.locator(f'a[href="/c/{session}"]').wait_for()
-        took = float(await page.evaluate(_OPEN, [session, _LEAST_SHOWN]))
-        found.append(Measurement(f"open a conversation of {count:,} messages", took, "ms", goal))
+        duration = float(await page.evaluate(_OPEN, [session, _LEAST_SHOWN]))
+        measurements.append(Measurement(f"open a conversation of {count:,} messages", duration, "ms", goal))
     elements = int(await page.evaluate("document.querySelectorAll('*').length"))
     return [
-        *found,
+        *measurements,
         Measurement("elements of a conversation of 2,000 messages", elements, "elements", 3000),
         await _measure_fast_reply(page, base),
         await _measure_tabs(context, base, 10 if quick else 50),
@@ -79,7 +79,7 @@ async def _add_conversation(home: Path, count: int) -> str:
 
 
 async def _measure_fast_reply(page: Page, base: str) -> Measurement:
-    """Return how long the page was blocked beyond 50 ms by one task, while a long reply arrived."""
+    """Return the longest task over 50 ms on the page while a long reply arrives."""
     await page.goto(base)
     box = page.get_by_label("Message", exact=True)
     await box.wait_for()
@@ -107,6 +107,6 @@ async def _measure_tabs(context: BrowserContext, base: str, count: int) -> Measu
         await page.get_by_label("Message", exact=True).wait_for()
     await asyncio.sleep(1)
     open_streams = len(streams)
-    for page in pages:  # another tab listens when the listening one is closed
+    for page in pages:  # when the tab with the stream closes, another one opens it
         await page.close()
     return Measurement(f"streams of {count} tabs of one browser", open_streams, "connections", 1)

@@ -60,18 +60,18 @@ async def _measure(server_side: _Server, *, in_flight: int = 1, stream: bool = F
 
 @pytest.mark.parametrize("name", ["content-length", "Content-Length", "CONTENT-LENGTH"])
 async def test_answer_with_a_content_length_is_complete_in_any_letter_case(name: str) -> None:
-    assert len((await _measure(_Server(_sized(_ANSWER, name)), in_flight=2)).whole) == 6
+    assert len((await _measure(_Server(_sized(_ANSWER, name)), in_flight=2)).total) == 6
 
 
 async def test_chunked_answer_is_complete_with_its_last_chunk() -> None:
-    assert len((await _measure(_Server(_chunked(_ANSWER[:20], _ANSWER[20:])), in_flight=2)).whole) == 6
+    assert len((await _measure(_Server(_chunked(_ANSWER[:20], _ANSWER[20:])), in_flight=2)).total) == 6
 
 
 async def test_stream_times_are_ordered_first_byte_first_text_end() -> None:
     found = await _measure(_Server(_chunked(*_STREAM)), stream=True)
-    assert len(found.whole) == 6
-    times = zip(found.first, found.words, found.whole, strict=True)
-    assert all(0 < first <= words <= whole for first, words, whole in times)
+    assert len(found.total) == 6
+    times = zip(found.first_byte, found.first_text, found.total, strict=True)
+    assert all(0 < first_byte <= first_text <= total for first_byte, first_text, total in times)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The short form of `python -m bench going_on`, and delegated tasks when a gateway is killed or restarted."""
+"""Short form of `python -m bench background-work`, and background tasks when a gateway ends or restarts."""
 
 import asyncio
 import signal
@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from bench.background_work import Crowd, resume
+from bench.background_work import RestartScenario, run_restarts
 from tests.app.program import Program
 from tests.runtime.delegation.delegating_model import Company, Script, asked_for, hand_on, tools_of
 from tests.system.gateway_workers import start_warm_gateway, worker, workplace
@@ -34,8 +34,9 @@ def program(tmp_path: Path, server: ModelServer, network: LoopbackNetwork) -> Pr
 
 
 async def test_every_session_gets_one_report_per_process_and_task(tmp_path: Path) -> None:
-    outcome = await resume(Crowd(conversations=8, kills=3), tmp_path, seed=3, start=start_warm_gateway)
-    assert (outcome.missing, outcome.surplus, outcome.unread, outcome.left) == (0, 0, 0, 0)
+    scenario = RestartScenario(chats=8, kills=3)
+    result = await run_restarts(scenario, tmp_path, seed=3, start=start_warm_gateway)
+    assert (result.missing, result.unexpected, result.undelivered, result.unfinished) == (0, 0, 0, 0)
 
 
 async def test_delegation_call_cut_off_by_a_kill_continues_with_its_child_sessions(

@@ -1,10 +1,10 @@
-"""The short form of `python -m bench chaos`: a gateway that is killed repeatedly loses nothing."""
+"""Short form of `python -m bench chaos`: a gateway that is killed repeatedly loses nothing."""
 
 import signal
 from pathlib import Path
 
 import pytest
-from bench.chaos import IDEMPOTENT, PLAIN, Storm, run_storm
+from bench.chaos import IDEMPOTENT, PLAIN, ChaosScenario, run_chaos
 from tests.system.gateway_workers import start_warm_gateway
 
 from talaria.contracts.platform import PlatformCapabilities
@@ -18,8 +18,8 @@ from talaria.contracts.platform import PlatformCapabilities
 async def test_every_message_is_answered_once_and_in_order(
     tmp_path: Path, by: signal.Signals, abilities: PlatformCapabilities
 ) -> None:
-    storm = Storm(messages=60, chats=6, kills=4, by=by, abilities=abilities)
-    damage = await run_storm(storm, tmp_path, seed=7, start=start_warm_gateway)
-    assert (damage.missing, damage.answered_twice, damage.out_of_order) == (0, 0, 0)
-    in_doubt = storm.kills * storm.chats if by == signal.SIGKILL and not abilities.idempotent else 0
-    assert damage.posted_twice <= in_doubt
+    scenario = ChaosScenario(messages=60, chats=6, kills=4, by=by, abilities=abilities)
+    result = await run_chaos(scenario, tmp_path, seed=7, start=start_warm_gateway)
+    assert (result.missing, result.answered_twice, result.out_of_order) == (0, 0, 0)
+    in_doubt = scenario.kills * scenario.chats if by == signal.SIGKILL and not abilities.idempotent else 0
+    assert result.posted_twice <= in_doubt

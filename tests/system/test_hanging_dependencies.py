@@ -1,6 +1,6 @@
 """A dependency that never answers: `/stop` and `/status` work, people get a notice, and later messages are answered.
 
-How soon is measured by `python -m bench hanging`; here it only has to happen at all.
+`python -m bench stuck-turn` measures the delay; these tests only check that it happens.
 """
 
 import asyncio
