@@ -27,11 +27,11 @@ from talaria import __version__
 ROOT = Path(__file__).parent.parent
 LARGEST_WHEEL = 3_000_000
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-_STAMP = "1577836800"  # 1 January 2020: the same source makes the same bytes
+_SOURCE_DATE_EPOCH = "1577836800"  # 1 January 2020, so that the same source gives the same bytes
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Build, check and describe; return the exit code."""
+    """Build the files, check them, print sizes and hashes; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--into", type=Path, default=ROOT / "dist", metavar="FOLDER", help="folder for the files")
     target = parser.parse_args(arguments).into
@@ -53,7 +53,7 @@ def build(source: Path, target: Path, *kinds: str) -> tuple[Path, Path]:
     command = [sys.executable, "-m", "hatchling", "build", "-d", str(target)]
     for kind in kinds or ("wheel", "sdist"):
         command += ["-t", kind]
-    environment = {**os.environ, "SOURCE_DATE_EPOCH": _STAMP}
+    environment = {**os.environ, "SOURCE_DATE_EPOCH": _SOURCE_DATE_EPOCH}
     subprocess.run(command, cwd=source, env=environment, check=True, capture_output=True)
     name = f"{PROJECT['name'].replace('-', '_')}-{read_version(source)}"
     return target / f"{name}-py3-none-any.whl", target / f"{name}.tar.gz"
@@ -66,7 +66,7 @@ def read_version(source: Path) -> str:
 
 
 def check_wheel(wheel: Path) -> Iterator[str]:
-    """Yield what is wrong with the files in the wheel: exactly those of the package belong there."""
+    """Yield problems of the files in the wheel, which must be exactly those of the package."""
     expected = {path.relative_to(ROOT / "src").as_posix() for path in _package_files()}
     with zipfile.ZipFile(wheel) as archive:
         found = {name for name in archive.namelist() if ".dist-info/" not in name}
@@ -79,7 +79,7 @@ def check_wheel(wheel: Path) -> Iterator[str]:
 
 
 def check_metadata(wheel: Path) -> Iterator[str]:
-    """Yield what is wrong with the metadata of the wheel."""
+    """Yield problems of the wheel's metadata."""
     metadata = _read_metadata(wheel)
     expected = {
         "Name": PROJECT["name"],
@@ -99,18 +99,18 @@ def check_metadata(wheel: Path) -> Iterator[str]:
         if "@" in requirement:
             yield f"the metadata requires a package from an address: {requirement}"
     with zipfile.ZipFile(wheel) as archive:
-        points = archive.read(f"{_info_folder(archive)}/entry_points.txt").decode()
-    if f"talaria = {PROJECT['scripts']['talaria']}" not in points:
+        entry_points = archive.read(f"{_info_folder(archive)}/entry_points.txt").decode()
+    if f"talaria = {PROJECT['scripts']['talaria']}" not in entry_points:
         yield "the wheel has no command talaria"
 
 
 def check_sdist(sdist: Path, wheel: Path) -> Iterator[str]:
-    """Yield what is wrong with the sdist: a wheel built from it must have the same bytes."""
+    """Yield problems of the sdist: a wheel built from it must have the same bytes."""
     with tempfile.TemporaryDirectory() as folder, tarfile.open(sdist) as archive:
         archive.extractall(folder, filter="data")
         source = Path(folder) / sdist.name.removesuffix(".tar.gz")
-        again, _ = build(source, Path(folder) / "built", "wheel")
-        if again.read_bytes() != wheel.read_bytes():
+        rebuilt, _ = build(source, Path(folder) / "built", "wheel")
+        if rebuilt.read_bytes() != wheel.read_bytes():
             yield f"{sdist.name} makes a wheel that differs from {wheel.name}"
 
 

@@ -1,4 +1,4 @@
-"""Build the documentation site: docs/ and the documents next to it as searchable pages.
+"""Build the documentation site from docs/ and the documents of the root folder, as searchable pages.
 
 usage: python scripts/documentation_site.py GENERATOR [FOLDER]
 
@@ -18,10 +18,10 @@ import yaml
 
 ROOT = Path(__file__).parent.parent
 WORKER = Path(__file__).with_name("documentation_search.js")
-REMOTE_WORKER = "https://unpkg.com/iframe-worker/shim"  # what the generator would load instead
+REMOTE_WORKER = "https://unpkg.com/iframe-worker/shim"  # the script that the generator would load from another server
 INDEX = "docs/README.md"  # lists all pages, by section
-# Documents of the repository that are pages too, and their names in the site.
-OUTSIDE = {
+# Documents in the root folder, and their names in the site.
+ROOT_DOCUMENTS = {
     "README.md": "index.md",
     "ARCHITECTURE.md": "architecture.md",
     "CHANGELOG.md": "changelog.md",
@@ -56,7 +56,7 @@ def copy_documents(source: Path) -> None:
     """Copy all documents to one folder, with links that lead to pages."""
     shutil.rmtree(source, ignore_errors=True)
     shutil.copytree(ROOT / "docs", source, ignore=shutil.ignore_patterns("README.md"))
-    documents = [*OUTSIDE, *(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md"))]
+    documents = [*ROOT_DOCUMENTS, *(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md"))]
     for document in documents:
         if document != INDEX:
             page = page_of(document) or document
@@ -64,7 +64,7 @@ def copy_documents(source: Path) -> None:
 
 
 def navigation(index: str) -> Navigation:
-    """Return the navigation: a section for each heading of the list of documents, in which ``a: b`` is b within a."""
+    """Return the navigation: one section per heading of the list; ``a: b`` is section b within a."""
     sections: dict[str, Navigation] = {}
     entries: Navigation = []
     for line in index.splitlines():
@@ -86,22 +86,22 @@ def navigation(index: str) -> Navigation:
 
 
 def relink(text: str, document: str, page: str) -> str:
-    """Return a document with links between pages; a link to any other file of the repository becomes its text."""
+    """Return a document whose links lead to pages; links to other files are replaced by their text."""
 
     def replace(link: re.Match[str]) -> str:
-        mark, words, target, section = link[1], link[2], link[3], link[4] or ""
+        image_mark, label, target, section = link[1], link[2], link[3], link[4] or ""
         if not target or "://" in target or target.startswith("mailto:"):
             return link[0]
         found = page_of(posixpath.normpath(posixpath.join(posixpath.dirname(document), target)))
         if found is None:
-            return words
-        return f"{mark}[{words}]({posixpath.relpath(found, posixpath.dirname(page) or '.')}{section})"
+            return label
+        return f"{image_mark}[{label}]({posixpath.relpath(found, posixpath.dirname(page) or '.')}{section})"
 
     return _LINK.sub(replace, text)
 
 
 def replace_remote_script(site: Path) -> None:
-    """Use our script for searching in pages that are opened from a folder: nothing comes from another server."""
+    """Replace the remote search script with ours, so that nothing is loaded from another server."""
     script = site / "assets" / "javascripts" / "worker.js"
     shutil.copy(WORKER, script)
     for page in site.rglob("*.html"):
@@ -110,12 +110,12 @@ def replace_remote_script(site: Path) -> None:
 
 
 def page_of(document: str) -> str | None:
-    """Return the name that a file of the repository has in the site, if it is there."""
+    """Return the page name of a file of the repository, or None if it isn't in the site."""
     if document in {INDEX, "docs"}:
         return "index.md"
     if (ROOT / document).is_dir():
         return None
-    return document.removeprefix("docs/") if document.startswith("docs/") else OUTSIDE.get(document)
+    return document.removeprefix("docs/") if document.startswith("docs/") else ROOT_DOCUMENTS.get(document)
 
 
 if __name__ == "__main__":

@@ -9,11 +9,11 @@ from playwright.async_api import Browser, async_playwright
 
 STATIC = Path(__file__).parents[1] / "src" / "talaria" / "web" / "static"
 _BACKGROUND = "#8a4b2d"
-_SAFE = 0.78  # the share of a maskable icon that every shape shows
+_SAFE = 0.78  # the part of a maskable icon that is visible in every shape
 
 
 async def draw(browser: Browser, size: int, *, maskable: bool) -> bytes:
-    """Return the icon as a picture; a maskable one has colour up to its edges."""
+    """Return the icon as a PNG; a maskable one has colour up to its edges."""
     page = await browser.new_page(viewport={"width": size, "height": size})
     image = base64.b64encode((STATIC / "icon.svg").read_bytes()).decode()
     width = round(size * _SAFE) if maskable else size

@@ -1,4 +1,4 @@
-"""Install the wheel of `make dist` with every installer on every supported Python, and report what happened.
+"""Install the wheel of `make dist` with every installer on every supported Python, and print the results.
 
     python -m scripts.installs [--python 3.12 ...] [--without-model]
 
@@ -26,12 +26,12 @@ REQUIREMENT = f"talaria-agent=={__version__}"
 
 
 def main() -> int:
-    """Try every combination; return 1 if one failed."""
+    """Test every combination; return 1 if one failed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--python", action="append", metavar="VERSION", help="only this Python; may be repeated")
     parser.add_argument("--without-model", action="store_true", help="don't download and install the embedded model")
     arguments = parser.parse_args()
-    is_good = True
+    is_ok = True
     for version in arguments.python or PYTHONS:
         python = find_python(version)
         if python is None:
@@ -43,16 +43,16 @@ def main() -> int:
                 for method in METHODS:
                     home = Path(folder) / method.replace(" ", "-")
                     program = InstalledProgram(home, address, python)
-                    is_good &= try_method(version, method, program, with_model=not arguments.without_model)
-    return 0 if is_good else 1
+                    is_ok &= try_method(version, method, program, with_model=not arguments.without_model)
+    return 0 if is_ok else 1
 
 
 def find_python(version: str) -> str | None:
     """Return the path of an interpreter, installing it with uv if needed and possible."""
-    of_pyenv = sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python"))
+    pyenv_paths = sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python"))
     uv = find_tool("uv")
-    if of_pyenv or uv is None:
-        return str(of_pyenv[-1]) if of_pyenv else shutil.which(f"python{version}")
+    if pyenv_paths or uv is None:
+        return str(pyenv_paths[-1]) if pyenv_paths else shutil.which(f"python{version}")
     for arguments in (["find", "--no-project", version], ["install", "--quiet", version]):
         done = subprocess.run([uv, "python", *arguments], capture_output=True, text=True, check=False)
         if done.returncode == 0 and done.stdout.strip():
@@ -62,7 +62,7 @@ def find_python(version: str) -> str | None:
 
 
 def fill_index(folder: Path, python: str, *, with_model: bool) -> None:
-    """Download what one Python needs into a folder with the wheel of Talaria, and write the pages of an index."""
+    """Download the packages for one Python, add the wheel of Talaria, and write the pages of an index."""
     folder.mkdir()
     wheel = ROOT / "dist" / f"talaria_agent-{__version__}-py3-none-any.whl"
     shutil.copy2(wheel, folder)
@@ -83,9 +83,9 @@ def try_method(version: str, method: str, program: InstalledProgram, *, with_mod
     try:
         program.install(method, REQUIREMENT)
         seconds.append(f"install {time.monotonic() - started:.1f} s")
-        for name, words in steps:
+        for name, arguments in steps:
             started = time.monotonic()
-            done = program.run(*words)
+            done = program.run(*arguments)
             assert done.code == 0, done.err
             seconds.append(f"{name} {time.monotonic() - started:.1f} s")
     except (AssertionError, OSError) as error:

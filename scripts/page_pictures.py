@@ -1,4 +1,4 @@
-"""Draw pictures of the pages of the web app for the documentation: a real run with a scripted model in Chromium."""
+"""Take screenshots of the web app for the documentation, in Chromium with a scripted model."""
 
 import argparse
 import asyncio
@@ -31,7 +31,7 @@ from datetime import datetime, timedelta
 def next_high_tide(last: datetime) -> datetime:
     return last + timedelta(hours=12)
 """
-_WHY = """\
+_EXPLANATION = """\
 It adds half a **solar** day, but tides follow the moon: two high tides are *12 h 25 min* apart.
 
 | Harbour | Shown | Correct |
@@ -58,15 +58,13 @@ CONVERSATIONS = (
     ("Packing list for a week on Sark", "What should I pack for a week on Sark?", "A rain jacket, and good shoes."),
     ("Train to Saint-Malo", "Which train reaches Saint-Malo before noon?", "The 07:53 from Montparnasse, at 10:37."),
     ("Bread without kneading", "How do I bake bread without kneading?", "Let it rest for 18 hours, then bake it hot."),
-    ("Early tides", QUESTION, _WHY),
+    ("Early tides", QUESTION, _EXPLANATION),
 )
 COMMANDS = (
     "/goal Keep the tide tables of the five harbours correct",
     "/cron add every day at 7:00 Post the tides of today",
     "/cron add every monday at 9:00 Plan the week",
 )
-
-
 _FERRY = "Book the ferry to Sark for Friday: "
 _FERRY_PAGE = b"""\
 <!doctype html><meta charset="utf-8"><title>Ferries to Sark</title>
@@ -81,15 +79,15 @@ _FERRY_PAGE = b"""\
 
 
 def answer(received: Received) -> Say:
-    """Answer as the model of the pictures: the longest conversation has tool calls."""
-    said = str(received.json["messages"])
-    if received.question.startswith(_FERRY) and "tool_calls" not in said:
+    """Return the scripted model's answer to a request."""
+    messages = str(received.json["messages"])
+    if received.question.startswith(_FERRY) and "tool_calls" not in messages:
         return Say(calls=[Ask("browser", {"action": "open", "url": received.question.removeprefix(_FERRY)})])
-    if QUESTION in said and "LUNAR_DAY" not in said and received.question == QUESTION:
-        if "write_file" not in said.partition(QUESTION)[2]:
+    if QUESTION in messages and "LUNAR_DAY" not in messages and received.question == QUESTION:
+        if "write_file" not in messages.partition(QUESTION)[2]:
             return Say(calls=[Ask("write_file", {"path": "tides.py", "content": _TIDES})])
         return Say("Let me correct it.", calls=[Ask("edit_file", _EDIT)], usage=Tokens(input=5210, output=48))
-    if "wait_seconds" in said:  # the judge of the goal
+    if "wait_seconds" in messages:  # the judge of the goal
         return Say('{"verdict": "wait", "reason": "Brest publishes its table at noon.", "wait_seconds": 3600}')
     if received.question == "Publish the corrected tables.":
         return Say(
@@ -101,20 +99,20 @@ def answer(received: Received) -> Say:
 
 
 async def fill(http: httpx.AsyncClient) -> str:
-    """Make conversations, a goal and schedules through the routes of the web app, and return the last conversation."""
+    """Create sessions, a goal and jobs through the web app's routes; return the id of the last session."""
     session = ""
     for number, (title, question, _) in enumerate(CONVERSATIONS):
         body = {"text": question, "id": f"picture-{number}"}
         session = (await http.post("/web/sessions", json=body)).raise_for_status().json()["session_id"]
-        await _settled(http, session)
+        await _wait_until_idle(http, session)
         await http.patch(f"/web/sessions/{session}", json={"title": title})
         if number < len(COMMANDS):
             await http.post(f"/web/sessions/{session}/commands", json={"text": COMMANDS[number]})
-            await _settled(http, session)
+            await _wait_until_idle(http, session)
     return session
 
 
-async def _settled(http: httpx.AsyncClient, session: str) -> None:
+async def _wait_until_idle(http: httpx.AsyncClient, session: str) -> None:
     async def is_idle() -> bool:
         detail = (await http.get(f"/web/sessions/{session}")).json()
         return not detail["running"] and detail["message_count"] > 1
@@ -123,30 +121,30 @@ async def _settled(http: httpx.AsyncClient, session: str) -> None:
 
 
 def main() -> None:
-    """Draw all pages."""
+    """Take all screenshots."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", nargs="?", type=Path, default=PICTURES, help="where to write them")
+    parser.add_argument("folder", nargs="?", type=Path, default=PICTURES, help="folder for the files")
     folder: Path = parser.parse_args().folder
     chromium = shutil.which("chromium")
     if chromium is None:
-        print("Chromium is not installed: the pictures of the web app stay as they are.")
+        print("Chromium is not installed: the screenshots of the web app aren't updated.")
         return
     folder.mkdir(parents=True, exist_ok=True)
-    asyncio.run(_draw(folder, chromium))
+    asyncio.run(_take_screenshots(folder, chromium))
 
 
-async def _draw(folder: Path, chromium: str) -> None:
+async def _take_screenshots(folder: Path, chromium: str) -> None:
     async with ModelServer() as model, async_playwright() as playwright:
         model.answering(answer)
-        async with _served(model) as link:
+        async with _run_web(model) as link:
             browser = await playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
             try:
-                await _draw_pages(browser, link, folder)
+                await _capture_pages(browser, link, folder)
             finally:
                 await browser.close()
 
 
-async def _draw_pages(browser: Browser, link: str, folder: Path) -> None:
+async def _capture_pages(browser: Browser, link: str, folder: Path) -> None:
     base = link.partition("/#code=")[0]
     context = await browser.new_context(viewport=DESKTOP, reduced_motion="reduce", device_scale_factor=1)
     page = await context.new_page()
@@ -155,13 +153,13 @@ async def _draw_pages(browser: Browser, link: str, folder: Path) -> None:
     await _save(page, folder / "web-sign-in.png")
     await page.goto(link)
     await page.get_by_role("heading", name="New conversation").wait_for()
-    session = await _fill_signed_in(context, base)
+    session = await _fill_as_browser(context, base)
     for path in Assets().page_paths:
         if path not in CHAT_PATHS:
             await _open(page, base, {"/settings": "/settings/approval", "/trace": f"/trace/{session}"}.get(path, path))
             await _save(page, folder / f"web-{path.strip('/').replace('/', '-')}.png")
-    await _draw_chat(page, base, session, folder)
-    with _serving_ferries() as site:
+    await _capture_chat(page, base, session, folder)
+    with _serve_ferry_page() as site:
         await page.set_viewport_size(DESKTOP)
         await page.emulate_media(color_scheme="light")
         await page.goto(base)
@@ -175,7 +173,7 @@ async def _draw_pages(browser: Browser, link: str, folder: Path) -> None:
         await _save(page, folder / "web-browser.png")
 
 
-async def _fill_signed_in(context: BrowserContext, base: str) -> str:
+async def _fill_as_browser(context: BrowserContext, base: str) -> str:
     cookies = "; ".join(f"{one['name']}={one['value']}" for one in await context.cookies())
     async with httpx.AsyncClient(
         base_url=base, headers={**HEADERS, "cookie": cookies}, trust_env=False, timeout=60
@@ -184,7 +182,7 @@ async def _fill_signed_in(context: BrowserContext, base: str) -> str:
 
 
 class _FerryHandler(BaseHTTPRequestHandler):
-    """One page for every address."""
+    """Serves the same page at every address."""
 
     def do_GET(self) -> None:
         self.send_response(200)
@@ -196,7 +194,7 @@ class _FerryHandler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def _serving_ferries() -> Iterator[str]:
+def _serve_ferry_page() -> Iterator[str]:
     """Serve the page that the agent opens, and yield its address."""
     with ThreadingHTTPServer(("127.0.0.1", 0), _FerryHandler) as server:
         Thread(target=server.serve_forever, daemon=True).start()
@@ -204,7 +202,7 @@ def _serving_ferries() -> Iterator[str]:
         server.shutdown()
 
 
-async def _draw_chat(page: Page, base: str, session: str, folder: Path) -> None:
+async def _capture_chat(page: Page, base: str, session: str, folder: Path) -> None:
     await _open(page, base, f"/c/{session}")
     await page.locator(".hl-kwd").first.wait_for()
     await page.locator("details.tool", has_text="edit_file").locator("summary").click()
@@ -223,7 +221,7 @@ async def _draw_chat(page: Page, base: str, session: str, folder: Path) -> None:
 
 
 async def _open(page: Page, base: str, path: str) -> None:
-    """Open a page, and wait until everything that it asks for has arrived."""
+    """Open a page and wait until it has finished loading."""
     await page.goto(base + path)
     await page.get_by_role("heading", level=1).wait_for()
     await page.get_by_text("Running all checks…").wait_for(state="hidden", timeout=60_000)
@@ -231,7 +229,7 @@ async def _open(page: Page, base: str, path: str) -> None:
 
 
 async def settle(page: Page) -> None:
-    """Wait until a page has asked for nothing new for a while, and all images and styles are there."""
+    """Wait until a page has made no request and changed no elements for 300 ms."""
     await page.evaluate(
         """async () => {
             const count = () => performance.getEntriesByType("resource").length + document.querySelectorAll("*").length;
@@ -251,8 +249,8 @@ async def _save(page: Page, file: Path) -> None:
 
 
 @asynccontextmanager
-async def _served(model: ModelServer) -> AsyncIterator[str]:
-    """Run `talaria web`, and yield the address that signs in."""
+async def _run_web(model: ModelServer) -> AsyncIterator[str]:
+    """Run `talaria web`, and yield its sign-in link."""
     with TemporaryDirectory() as temporary:
         home = Path(temporary)
         profile, work = home / ".talaria" / "profiles" / "default", home / "tides"

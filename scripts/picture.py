@@ -1,4 +1,4 @@
-"""Draw the image of the terminal chat for the documentation: a real run with a scripted model."""
+"""Draw the picture of the terminal chat for the documentation, from a real run with a scripted model."""
 
 import argparse
 import asyncio
@@ -52,27 +52,27 @@ Should I change the file?
     ),
     Say("Early tides"),
 )
-FIRST_VISIT = (("wait", "talaria setup"),)  # a welcome, which is given once
-SECOND_VISIT = (
+FIRST_RUN = (("wait", "talaria setup"),)  # the welcome is shown only once
+SECOND_RUN = (
     ("wait", PROMPT),
     ("type", "Why are the times in tides.py too early?"),
     ("press", "enter"),
     ("wait", "Should I change the file?"),
-    ("rest", STILL_SECONDS),
+    ("wait until still", STILL_SECONDS),
 )
 
 
 def main() -> None:
     """Run the steps and write the picture."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("file", nargs="?", type=Path, default=PICTURE, help="where to write it")
+    parser.add_argument("file", nargs="?", type=Path, default=PICTURE, help="file for the picture")
     file: Path = parser.parse_args().file
-    picture = asyncio.run(_picture())
+    picture = asyncio.run(_draw_picture())
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(picture)
 
 
-async def _picture() -> str:
+async def _draw_picture() -> str:
     with TemporaryDirectory() as temporary:
         home = Path(temporary)
         folder = home / FOLDER
@@ -83,16 +83,16 @@ async def _picture() -> str:
             server.script(*ANSWERS)
             environment = _environment(home, server.url)
             command = [str(Path(sys.executable).parent / "talaria")]
-            for steps in (FIRST_VISIT, SECOND_VISIT):
+            for steps in (FIRST_RUN, SECOND_RUN):
                 async with open_screen(command, env=environment, columns=COLUMNS, rows=ROWS, cwd=folder) as screen:
-                    for action, what in steps:
-                        await _take(screen, action, what)
+                    for action, value in steps:
+                        await _run_step(screen, action, value)
                     picture = draw(screen.styled, title=TITLE, cursor=screen.cursor)
             return picture
 
 
 def _environment(home: Path, url: str) -> dict[str, str]:
-    """Make a home whose model is the scripted one, and return the environment that chooses it."""
+    """Create a profile that uses the scripted model, and return its environment."""
     profile = home / ".talaria" / "profiles" / "default"
     profile.mkdir(parents=True)
     (profile / "config.toml").write_text(
@@ -108,22 +108,22 @@ def _environment(home: Path, url: str) -> dict[str, str]:
     }
 
 
-async def _take(screen: Screen, action: str, what: object) -> None:
-    match action, what:
+async def _run_step(screen: Screen, action: str, value: object) -> None:
+    match action, value:
         case "wait", str():
-            await screen.wait_for(what)
+            await screen.wait_for(value)
         case "type", str():
-            await screen.type(what)
+            await screen.type(value)
         case "press", str():
-            await screen.press(what)
-        case "rest", float():
-            await _rest(screen, what)
+            await screen.press(value)
+        case "wait until still", float():
+            await _wait_until_still(screen, value)
         case _:
-            raise AssertionError(f"There is no step {action} {what!r}.")
+            raise AssertionError(f"Unknown step: {action} {value!r}.")
 
 
-async def _rest(screen: Screen, seconds: float) -> None:
-    """Wait until nothing has been drawn for so long."""
+async def _wait_until_still(screen: Screen, seconds: float) -> None:
+    """Wait until the screen hasn't changed for this time."""
     left = seconds
     while left > 0:
         await asyncio.sleep(left)

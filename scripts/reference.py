@@ -1,4 +1,4 @@
-"""Write the references that are generated from the program itself; with --check, say which have drifted."""
+"""Generate the reference documents from the program; with --check, report outdated ones."""
 
 import argparse
 import ast
@@ -43,12 +43,12 @@ WHERE = {"terminal": "The terminal only.", "chat": "Chats only.", "everywhere": 
 def main() -> int:
     """Write or check every reference."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true", help="write nothing; fail where a reference has drifted")
+    parser.add_argument("--check", action="store_true", help="write nothing; fail if a reference is outdated")
     check = parser.parse_args().check
-    drifted = [path for path, generate in REFERENCES if not _settle(ROOT / path, generate(), check=check)]
-    for path in drifted:
+    outdated = [path for path, generate in REFERENCES if not _update(ROOT / path, generate(), check=check)]
+    for path in outdated:
         print(f"{path} is out of date; run `make docs`.", file=sys.stderr)
-    return 1 if drifted else 0
+    return 1 if outdated else 0
 
 
 def commands() -> str:
@@ -90,7 +90,7 @@ def find_stored_values() -> Iterator[tuple[str, str, str, str]]:
     """Yield kind, name, type and module of every value that the source declares."""
     for path in sorted((ROOT / "src" / "talaria").rglob("*.py")):
         text = path.read_text()
-        for node in ast.walk(ast.parse(text)) if "Value(" in text else ():  # to parse all files takes seconds
+        for node in ast.walk(ast.parse(text)) if "Value(" in text else ():  # parsing all files would take seconds
             match node:
                 case ast.Call(func=ast.Name("SessionValue" | "NamedValue" as kind), args=[ast.Constant(str(name)), of]):
                     yield kind, name, ast.unparse(of), path.relative_to(ROOT).as_posix()
@@ -102,8 +102,8 @@ def _values_table(kind: str) -> str:
     return "\n".join(["| Name | Type | Module |", "| --- | --- | --- |", *rows])
 
 
-def _settle(path: Path, text: str, *, check: bool) -> bool:
-    """Bring a file up to date, or only return whether it is."""
+def _update(path: Path, text: str, *, check: bool) -> bool:
+    """Update a file, or with ``check`` only compare it; return whether it is up to date."""
     if path.is_file() and path.read_text() == text:
         return True
     if not check:
@@ -145,13 +145,13 @@ def _about(command: SlashCommand) -> str:
 
 
 def _usage(command: CommandSpec, own: list[Argument]) -> str:
-    words = list(command.path)
-    words += ["[OPTION ...]"] if own else []
-    words += ["ACTION"] if command.actions else []
+    parts = list(command.path)
+    parts += ["[OPTION ...]"] if own else []
+    parts += ["ACTION"] if command.actions else []
     for argument in command.positionals:
-        word = f"{argument.name} ..." if argument.repeated else argument.name
-        words.append(word if argument.required else f"[{word}]")
-    return " ".join(words)
+        part = f"{argument.name} ..." if argument.repeated else argument.name
+        parts.append(part if argument.required else f"[{part}]")
+    return " ".join(parts)
 
 
 def _arguments(arguments: list[Argument], kind: str) -> str:

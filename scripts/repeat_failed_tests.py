@@ -19,7 +19,7 @@ REPETITIONS = 3
 
 
 class FailedTests:
-    """Pytest plugin that records failed tests and whether anything failed that cannot be repeated as a test."""
+    """Pytest plugin that records failed tests and failures that can't be repeated as a test."""
 
     def __init__(self) -> None:
         self.names: list[str] = []

@@ -21,7 +21,7 @@ _SCHEMAS = "http://cyclonedx.org/schema/"
 
 
 def build_sbom(wheel: Path) -> str:
-    """Return the bill of materials of a wheel: what it requires, what its extras add, and what it contains."""
+    """Return the bill of materials of a wheel: requirements, packages of extras, and vendored JavaScript."""
     digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
     components = {one["bom-ref"]: one for one in (*_python_components(), *_script_components())}
     own = _component(_OWN, __version__, "application") | {
@@ -42,11 +42,11 @@ def build_sbom(wheel: Path) -> str:
 
 
 def find_problems(sbom: Path) -> list[str]:
-    """Return how the document violates the schema of CycloneDX."""
+    """Return the violations of the CycloneDX schema."""
     from jsonschema_rs import Draft7Validator, Registry  # noqa: PLC0415 (only for this check)
 
     schemas = {name: _read_schema(name) for name in ("bom-1.6", "spdx", "jsf-0.82")}
-    # The main schema names the others by their files, next to its own address.
+    # The main schema refers to the others by file name, relative to its own URL.
     others = Registry([(f"{_SCHEMAS}{name}.SNAPSHOT.schema.json", schema) for name, schema in schemas.items()])
     check = Draft7Validator(schemas["bom-1.6"], registry=others, validate_formats=True)
     errors = check.iter_errors(json.loads(sbom.read_text()))
@@ -106,7 +106,7 @@ def _find_licenses(name: str) -> list[dict[str, Any]]:
 
 
 def _dependencies(own: str, components: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the edges between packages, as far as they are installed here."""
+    """Return the dependencies between packages, as far as these are installed here."""
     by_name: dict[str, str] = {}
     for reference, one in components.items():
         by_name.setdefault(_normalize(one["name"]), reference)

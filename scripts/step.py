@@ -2,7 +2,8 @@
 
     python scripts/step.py LOG TITLE COMMAND [ARGUMENT ...]
 
-If the command fails, the end of the log is shown. This needs nothing but Python: it runs before anything is installed.
+If the command fails, the end of the log is shown. This uses only the standard library, because it runs before any
+package is installed.
 """
 
 import re
@@ -32,10 +33,10 @@ class Step:
         self._megabytes = 0.0
 
     def read(self, line: str) -> None:
-        """Take a line of the command's output into account."""
+        """Update packages and size from a line of the command's output."""
         if found := _PACKAGE.match(line):
             self._packages.add(found[1].lower().replace("_", "-"))
-        elif found := _FILE.match(line):  # of an index on this machine
+        elif found := _FILE.match(line):  # from an index on this machine
             path = Path(found[1])
             self._packages.add(path.name.partition("-")[0].lower().replace("_", "-"))
             self._megabytes += path.stat().st_size / 1e6 if path.exists() else 0.0

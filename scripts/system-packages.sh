@@ -12,7 +12,7 @@ command -v podman >/dev/null 2>&1 || missing="$missing podman runc"
 if command -v dpkg-query >/dev/null 2>&1; then # the container tests make their base image from these
     dpkg-query -W python3-venv tzdata >/dev/null 2>&1 || missing="$missing python3-venv tzdata"
 fi
-# systemd would start the daemon of docker, for which nobody asked; tests start one of their own
+# with systemd, the package would start docker's daemon, which isn't wanted; tests start their own
 command -v dockerd >/dev/null 2>&1 || [ -d /run/systemd/system ] || missing="$missing docker.io"
 command -v sshd >/dev/null 2>&1 || [ -x /usr/sbin/sshd ] || missing="$missing openssh-server"
 for shell in fish zsh; do # completion is tested in real shells

@@ -30,7 +30,7 @@ export * as languages from "@speed-highlight/core/languages";
 
 
 def main() -> int:
-    """Write all bundles, and return the exit code."""
+    """Fetch and bundle all libraries; return the exit code."""
     lock = json.loads((VENDOR / "lock.json").read_text())
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)

@@ -2,7 +2,7 @@
 
 Each walk runs the real application in this process, against a scripted model and a Telegram server on loopback.
 Functions that also run while the process is idle are left out, and so are transactions that a timer starts: lease
-renewals, heartbeats and periodic checks, and checks of the outbox that find nothing. ``make walk`` prints the table;
+renewals, heartbeats, periodic checks, and checks of the outbox that find nothing. ``make walk`` prints the table;
 ``tests/house/test_walks.py`` holds the budgets.
 """
 
@@ -28,13 +28,13 @@ NOT_COUNTED = "testing/"
 GENERATOR_FLAGS = 0x20 | 0x80 | 0x200  # generator, coroutine, asynchronous generator
 IDLE_SECONDS = 3.0
 SETTLE_SECONDS = 0.5
-PATIENCE = 30.0
+TIMEOUT = 30.0
 
 Function = tuple[str, str]
 
 
 class Tracer:
-    """Records every function of ours that is entered while it is on, in all threads."""
+    """Records entries into functions of the package `talaria`, in all threads, while ``is_on``."""
 
     def __init__(self) -> None:
         self.functions: set[Function] = set()
@@ -46,17 +46,17 @@ class Tracer:
         self._first_offsets: dict[CodeType, int] = {}
 
     def install(self) -> None:
-        """Trace this thread and all that are started later."""
+        """Trace this thread and all threads that are started later."""
         threading.setprofile(self.trace)
         sys.setprofile(self.trace)
 
     def clear(self) -> None:
-        """Forget what was recorded."""
+        """Delete all records."""
         for record in (self.functions, self.calls, self.transactions, self.callers):
             record.clear()
 
     def trace(self, frame: FrameType, event: str, value: object) -> None:
-        """Record the entry into a function; a coroutine that continues does not count."""
+        """Record the entry into a function; resuming a coroutine doesn't count."""
         if not self.is_on:
             return
         if event == "return" and frame.f_code.co_qualname == OUTBOX_CHECK_WORK and value:
@@ -64,39 +64,39 @@ class Tracer:
         if event != "call":
             return
         path = self._path(frame.f_code)
-        if path is None or self._continues(frame) or self._is_upkeep(frame):
+        if path is None or self._is_resumed(frame) or self._is_maintenance(frame):
             return
         function = (path, frame.f_code.co_qualname)
         self.functions.add(function)
-        caller = self._caller(frame)
+        caller = self._find_caller(frame)
         if caller is not None and caller[0] != path:
             self.calls.add((caller, function))
         if function in TRANSACTIONS:
-            asker = self._caller(frame, outside="storage/") or self._author(frame.f_locals["work"])
-            if asker is not None and asker not in TIMED and asker != OUTBOX_CHECK:
-                self._count(TRANSACTIONS[function], asker)
+            origin = self._find_caller(frame, outside="storage/") or self._find_author(frame.f_locals["work"])
+            if origin is not None and origin not in TIMER_TRANSACTIONS and origin != OUTBOX_CHECK:
+                self._count(TRANSACTIONS[function], origin)
 
-    def _count(self, kind: str, asker: Function) -> None:
+    def _count(self, kind: str, origin: Function) -> None:
         self.transactions[kind] += 1
-        self.callers[(kind, *asker)] += 1
+        self.callers[(kind, *origin)] += 1
 
-    def _author(self, work: Callable[..., object]) -> Function | None:
-        """Return the function of ours that defines the work of a transaction which runs in a task of its own."""
+    def _find_author(self, work: Callable[..., object]) -> Function | None:
+        """Return the function that defines the work of a transaction that runs in its own task."""
         code = work.__code__
         path = self._path(code)
         return (path, code.co_qualname.partition(".<locals>")[0]) if path is not None else None
 
-    def _is_upkeep(self, frame: FrameType) -> bool:
-        """Return whether a frame belongs to work that the store does when it has time, whatever arrives."""
+    def _is_maintenance(self, frame: FrameType) -> bool:
+        """Return whether a frame belongs to maintenance of the store, which is independent of messages."""
         above: FrameType | None = frame
         while above is not None:
-            if above.f_code.co_qualname in UPKEEP:
+            if above.f_code.co_qualname in MAINTENANCE:
                 return True
             above = above.f_back
         return False
 
-    def _caller(self, frame: FrameType, outside: str = " ") -> Function | None:
-        """Return the nearest function of ours that leads here, other than those below the folder ``outside``."""
+    def _find_caller(self, frame: FrameType, outside: str = " ") -> Function | None:
+        """Return the nearest caller in the package that isn't in the folder ``outside``."""
         above = frame.f_back
         while above is not None:
             path = self._path(above.f_code)
@@ -112,7 +112,7 @@ class Tracer:
             self._paths[name] = None if path == name or path.startswith(NOT_COUNTED) else path
         return self._paths[name]
 
-    def _continues(self, frame: FrameType) -> bool:
+    def _is_resumed(self, frame: FrameType) -> bool:
         code = frame.f_code
         if not code.co_flags & GENERATOR_FLAGS:
             return False
@@ -126,9 +126,9 @@ TRANSACTIONS = {
     ("storage/async_store.py", "ThreadedStore.write"): "writes",
     ("storage/async_store.py", "ThreadedStore.read"): "reads",
 }
-UPKEEP = {"SqliteConnection.run_maintenance", "_Checkpointer.note_commit", "_Checkpointer._serve"}
-# Started by a timer, whether a message arrives or not.
-TIMED = {
+MAINTENANCE = {"SqliteConnection.run_maintenance", "_Checkpointer.note_commit", "_Checkpointer._serve"}
+# Started by a timer, independently of messages.
+TIMER_TRANSACTIONS = {
     ("app/session/delegation_proxy.py", "_is_needed"),
     ("gateway/chats/registry.py", "ChatRegistry.take_up"),
     ("gateway/chats/registry.py", "CompletionDispatcher.look"),
@@ -142,7 +142,7 @@ TIMED = {
     ("schedule/scheduler.py", "Scheduler._poll_if_needed"),
     ("tools/process/supervisor.py", "Supervisor.look"),
 }
-# Started by a timer and by notifications, several of which may wake it once: counts if it finds something.
+# Started by a timer and by notifications, several of which may cause one check: counts if it finds rows.
 OUTBOX_CHECK = ("gateway/outbound/delivery.py", "Delivery._claim_due")
 OUTBOX_CHECK_WORK = "Delivery._claim_due.<locals>.work"
 TRACER = Tracer()
@@ -168,7 +168,7 @@ from talaria.testing.telegram_server import TelegramServer  # noqa: E402
 
 
 def main() -> int:
-    """Run the walks that were asked for, each in a process of its own, and print what they counted."""
+    """Run the requested walks, each in its own process, and print their counts."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("walk", nargs="*", metavar="WALK", help=f"{', '.join(WALKS)}; all of them by default")
     parser.add_argument("--json", action="store_true", help="print the counts, and the files, as JSON")
@@ -199,7 +199,7 @@ def _run_in_process(name: str) -> dict[str, Any]:
 
 
 def _join_reads(caller: Function) -> Function:
-    """Return one name for reads that the store runs alone or in a group: which of them depends on the load."""
+    """Return one name for single and grouped reads of the store, as grouping depends on the load."""
     path, function = caller
     grouped = path == "storage/database.py" and function.startswith("ConnectionDatabase.read")
     return (path, "ConnectionDatabase.read") if grouped else caller
@@ -209,9 +209,9 @@ async def run_walk(name: str) -> dict[str, Any]:
     """Run one walk in this process and return its counts."""
     with TemporaryDirectory() as home:
         async with ModelServer() as model, TelegramServer(topics=True) as telegram:
-            stage = Stage(Path(home), model, telegram)
-            async with stage.running():
-                idle = await WALKS[name](stage)
+            gateway = WalkGateway(Path(home), model, telegram)
+            async with gateway.running():
+                idle = await WALKS[name](gateway)
     functions = TRACER.functions - idle
     calls = {(_join_reads(caller), called) for caller, called in TRACER.calls if called not in idle}
     callers = [
@@ -227,8 +227,8 @@ async def run_walk(name: str) -> dict[str, Any]:
     }
 
 
-class Stage:
-    """A gateway with Telegram, its owner, and their chat."""
+class WalkGateway:
+    """Gateway with a Telegram server, its owner and the owner's chat."""
 
     def __init__(self, home: Path, model: ModelServer, telegram: TelegramServer) -> None:
         self.home = home
@@ -284,11 +284,11 @@ class Stage:
     async def ask(self, text: str) -> None:
         """Write a message in the chat and wait for the reply."""
         await self.chat.says(self.owner, text)
-        await self.chat.wait_for(lambda message: message.text.startswith(f"re: {text[:10]}"), within=PATIENCE)
+        await self.chat.wait_for(lambda message: message.text.startswith(f"re: {text[:10]}"), within=TIMEOUT)
 
     async def hold_verdict(self) -> asyncio.Event:
-        """Wait until a verdict is asked for and everything else is done; return the event that releases the verdict."""
-        async with asyncio.timeout(PATIENCE):
+        """Wait until only a verdict is pending; return the event that releases it."""
+        async with asyncio.timeout(TIMEOUT):
             release = await self._held_verdicts.get()
             await self.settle()
         return release
@@ -300,7 +300,7 @@ class Stage:
         await asyncio.sleep(SETTLE_SECONDS)
 
     async def trace_idle(self) -> set[Function]:
-        """Return the functions that run while nothing happens, and begin to record."""
+        """Return the functions that run in an idle gateway, and start recording."""
         await asyncio.sleep(1.0)
         TRACER.clear()
         TRACER.is_on = True
@@ -313,17 +313,17 @@ class Stage:
 API_KEY = "walk-0123456789abcdefghij"
 
 
-async def telegram_message(stage: Stage) -> set[Function]:
-    """One message in a chat whose session is open."""
-    await stage.ask("first message")
-    idle = await stage.trace_idle()
-    await stage.ask("second message")
-    await stage.settle()
+async def telegram_message(gateway: WalkGateway) -> set[Function]:
+    """Walk of one message in a chat whose session is open."""
+    await gateway.ask("first message")
+    idle = await gateway.trace_idle()
+    await gateway.ask("second message")
+    await gateway.settle()
     return idle
 
 
-async def api_completion(stage: Stage) -> set[Function]:
-    """One streamed completion in a new session."""
+async def api_completion(gateway: WalkGateway) -> set[Function]:
+    """Walk of one streamed completion in a new session."""
 
     import aiohttp  # noqa: PLC0415 (after the tracer)
 
@@ -337,52 +337,52 @@ async def api_completion(stage: Stage) -> set[Function]:
 
     async with (
         SupervisedTaskGroup() as jobs,
-        open_api(stage.application, jobs, host="127.0.0.1", port=0) as address,
+        open_api(gateway.application, jobs, host="127.0.0.1", port=0) as address,
         aiohttp.ClientSession() as http,
     ):
         await complete("warm up")
-        idle = await stage.trace_idle()
+        idle = await gateway.trace_idle()
         await complete("a question")
         await asyncio.sleep(0.4)
         TRACER.is_on = False
     return idle
 
 
-async def goal_round(stage: Stage) -> set[Function]:
-    """One round of a goal: the verdict on a turn, the next turn, and the question for its verdict."""
-    await stage.ask("first message")
-    idle = await stage.trace_idle()
+async def goal_round(gateway: WalkGateway) -> set[Function]:
+    """Walk of one round of a goal: a verdict, the next turn, and the request for its verdict."""
+    await gateway.ask("first message")
+    idle = await gateway.trace_idle()
     TRACER.is_on = False
-    stage.holds_verdicts = True
-    await stage.chat.says(stage.owner, "/goal count to three")
-    first = await stage.hold_verdict()
+    gateway.holds_verdicts = True
+    await gateway.chat.says(gateway.owner, "/goal count to three")
+    first = await gateway.hold_verdict()
     TRACER.clear()
     TRACER.is_on = True
     first.set()
-    second = await stage.hold_verdict()
+    second = await gateway.hold_verdict()
     TRACER.is_on = False
-    stage.holds_verdicts = False
+    gateway.holds_verdicts = False
     second.set()
     return idle
 
 
-async def handoff_to_telegram(stage: Stage) -> set[Function]:
-    """A terminal session that moves to the home chat, until its first turn there asks the model."""
-    await stage.chat.says(stage.owner, "/sethome")
+async def handoff_to_telegram(gateway: WalkGateway) -> set[Function]:
+    """Walk of a handoff from the terminal to the home chat, until the first model call there."""
+    await gateway.chat.says(gateway.owner, "/sethome")
     await asyncio.sleep(1.0)
     async with SupervisedTaskGroup() as jobs:
-        request = OpenRequest(surface=SurfaceInfo(source="cli", folder=stage.home, lasting=True))
-        session = ActiveSession(stage.application, request, lambda _: None, jobs)
+        request = OpenRequest(surface=SurfaceInfo(source="cli", folder=gateway.home, lasting=True))
+        session = ActiveSession(gateway.application, request, lambda _: None, jobs)
         await session.open()
         await session.put(Text("a message in the terminal"))
         await session.chat.conversation.settled()
-        idle = await stage.trace_idle()
+        idle = await gateway.trace_idle()
         surface = QuietSurface()
         context = CommandContext(
             arguments="",
             active_session=session,
             surface=surface,
-            application=stage.application,
+            application=gateway.application,
             commands=select_usable_commands(REGISTRY, terminal=True),
             screen=cast("Any", surface),
         )
@@ -392,16 +392,16 @@ async def handoff_to_telegram(stage: Stage) -> set[Function]:
             TRACER.is_on = False
             has_begun.set()
 
-        stage.on_request = end
+        gateway.on_request = end
         await run_command("/handoff telegram", context)
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             await has_begun.wait()
         await session.close()
     return idle
 
 
 class QuietSurface:
-    """A terminal that shows nothing."""
+    """Terminal surface that shows nothing."""
 
     name = "cli"
     address = None
@@ -426,7 +426,7 @@ class QuietSurface:
         """Ignore it."""
 
 
-WALKS: dict[str, Callable[[Stage], Coroutine[Any, Any, set[Function]]]] = {
+WALKS: dict[str, Callable[[WalkGateway], Coroutine[Any, Any, set[Function]]]] = {
     "telegram": telegram_message,
     "api": api_completion,
     "handoff": handoff_to_telegram,
