@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, settings
 from tests.leftover_processes import LeftoverProcesses
 from tests.order import spread
 from tests.shared_servers import SharedServers, server_address
-from tests.storage.engines import Place, create_empty_store, one_by_one
+from tests.storage.engines import StoreLocation, create_empty_store, transaction_per_call
 from tests.storage.schema_pool import SchemaPool
 from tests.tiers import ProcessBan, is_slow, is_slow_test
 
@@ -162,23 +162,23 @@ def postgres_url() -> str:
 
 
 @pytest.fixture
-def sqlite_place(tmp_path: Path) -> Place:
+def sqlite_location(tmp_path: Path) -> StoreLocation:
     """An empty store in a file; its tables exist already."""
     file = tmp_path / "talaria.db"
     create_empty_store(file)
-    return Place("sqlite", str(file))
+    return StoreLocation("sqlite", str(file))
 
 
 @pytest.fixture
-def new_sqlite_place(tmp_path: Path) -> Place:
-    return Place("sqlite", str(tmp_path / "talaria.db"))
+def new_sqlite_location(tmp_path: Path) -> StoreLocation:
+    return StoreLocation("sqlite", str(tmp_path / "talaria.db"))
 
 
 @pytest.fixture
-def postgres_place(postgres_url: str) -> Iterator[Place]:
-    place = Place("postgres", postgres_url, f"test_{new_id()}")
-    yield place
-    place.drop()
+def postgres_location(postgres_url: str) -> Iterator[StoreLocation]:
+    store_location = StoreLocation("postgres", postgres_url, f"test_{new_id()}")
+    yield store_location
+    store_location.drop()
 
 
 @pytest.fixture(scope="session")
@@ -189,25 +189,27 @@ def schema_pool(postgres_url: str) -> Iterator[SchemaPool]:
 
 
 @pytest.fixture
-def pooled_postgres_place(schema_pool: SchemaPool) -> Iterator[Place]:
-    place = schema_pool.take()
-    yield place
-    schema_pool.give_back(place)
+def pooled_postgres_location(schema_pool: SchemaPool) -> Iterator[StoreLocation]:
+    store_location = schema_pool.take()
+    yield store_location
+    schema_pool.give_back(store_location)
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def new_place(request: pytest.FixtureRequest) -> Place:
+def new_store_location(request: pytest.FixtureRequest) -> StoreLocation:
     """A store that no process has opened yet, on each engine in turn."""
-    place: Place = request.getfixturevalue("new_sqlite_place" if request.param == "sqlite" else "postgres_place")
-    return place
+    store_location: StoreLocation = request.getfixturevalue(
+        "new_sqlite_location" if request.param == "sqlite" else "postgres_location"
+    )
+    return store_location
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def place(request: pytest.FixtureRequest) -> Place:
+def store_location(request: pytest.FixtureRequest) -> StoreLocation:
     """An empty store, on each engine in turn; its tables exist already."""
-    name = "sqlite_place" if request.param == "sqlite" else "pooled_postgres_place"
-    place: Place = request.getfixturevalue(name)
-    return place
+    name = "sqlite_location" if request.param == "sqlite" else "pooled_postgres_location"
+    store_location: StoreLocation = request.getfixturevalue(name)
+    return store_location
 
 
 @pytest.fixture
@@ -216,12 +218,12 @@ def clock() -> SettableClock:
 
 
 @pytest.fixture
-def open_database(place: Place, clock: SettableClock) -> Iterator[OpenDatabase]:
+def open_database(store_location: StoreLocation, clock: SettableClock) -> Iterator[OpenDatabase]:
     """A function that opens the same store once more, as the named worker."""
     opened: list[Database] = []
 
     def open_as(worker: str) -> Database:
-        opened.append(place.open(clock, worker))
+        opened.append(store_location.open(clock, worker))
         return opened[-1]
 
     yield open_as
@@ -244,19 +246,19 @@ def other(open_database: OpenDatabase, database: Database) -> Database:
 @pytest.fixture
 def mine(database: Database) -> Transaction:
     """The store of worker 1, with each call in its own transaction."""
-    return one_by_one(database)
+    return transaction_per_call(database)
 
 
 @pytest.fixture
 def theirs(other: Database) -> Transaction:
     """The store of worker 2, with each call in its own transaction."""
-    return one_by_one(other)
+    return transaction_per_call(other)
 
 
 @pytest.fixture
-async def store(place: Place, clock: SettableClock) -> AsyncIterator[ThreadedStore]:
+async def store(store_location: StoreLocation, clock: SettableClock) -> AsyncIterator[ThreadedStore]:
     """The store for asyncio."""
-    store = place.open_store(clock)
+    store = store_location.open_store(clock)
     yield store
     await store.close()
 

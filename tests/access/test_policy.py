@@ -2,7 +2,7 @@
 
 import pytest
 from msgspec import structs
-from tests.gateway.incoming_messages import ANN, BEN, said
+from tests.gateway.incoming_messages import ANN, BEN, incoming_message
 
 from talaria.access.policy import Access, AccessAllowed, AccessDenied, NeedsPairing
 from talaria.commands.command import Command, CommandContext, select_usable_commands
@@ -12,8 +12,8 @@ from talaria.settings.model import Settings
 from talaria.settings.sections.chats import AccessSettings as Rules
 from talaria.settings.sections.chats import ChatNetworkSettings, PersonSettings
 
-PRIVATE = said(ANN)
-IN_GROUP = said(ANN, chat="-100", kind="group")
+PRIVATE = incoming_message(ANN)
+IN_GROUP = incoming_message(ANN, chat="-100", kind="group")
 
 
 def paired() -> bool:
@@ -31,7 +31,7 @@ def access(rules: Rules | None = None, **more: object) -> Access:
 def test_unknown_sender_may_pair_in_private_and_is_denied_in_groups() -> None:
     assert access().decide(PRIVATE, unpaired) == NeedsPairing()
     for kind in ("group", "channel", "thread"):
-        assert isinstance(access().decide(said(ANN, chat="-100", kind=kind), unpaired), AccessDenied)
+        assert isinstance(access().decide(incoming_message(ANN, chat="-100", kind=kind), unpaired), AccessDenied)
 
 
 def test_unknown_sender_is_denied_if_pairing_is_disabled() -> None:
@@ -62,9 +62,13 @@ def test_owner_is_recognised_by_any_of_their_ids() -> None:
     rules = Rules(owners=("ann",))
     policy = access(rules, people={"ann": PersonSettings(ids=("telegram:1", "matrix:@ann:example.org"))})
     assert policy.decide(PRIVATE, unpaired) == AccessAllowed(owner=True)
-    assert policy.decide(said(Sender("@ann:example.org"), platform="matrix"), unpaired) == AccessAllowed(owner=True)
-    assert policy.decide(said(Sender("1"), platform="matrix"), unpaired) == NeedsPairing()
-    assert policy.decide(said(Sender("9"), platform="telegram"), unpaired, ids=("9", "1")) == AccessAllowed(owner=True)
+    assert policy.decide(incoming_message(Sender("@ann:example.org"), platform="matrix"), unpaired) == AccessAllowed(
+        owner=True
+    )
+    assert policy.decide(incoming_message(Sender("1"), platform="matrix"), unpaired) == NeedsPairing()
+    assert policy.decide(incoming_message(Sender("9"), platform="telegram"), unpaired, ids=("9", "1")) == AccessAllowed(
+        owner=True
+    )
 
 
 @pytest.mark.parametrize(
@@ -78,9 +82,9 @@ def test_owner_is_recognised_by_any_of_their_ids() -> None:
 def test_allowed_sender_is_allowed_in_private_and_in_groups(settings: Settings) -> None:
     policy = Access(settings)
     assert (policy.decide(PRIVATE, unpaired), policy.decide(IN_GROUP, unpaired)) == (AccessAllowed(), AccessAllowed())
-    assert policy.decide(said(BEN), unpaired) == NeedsPairing()
-    assert isinstance(policy.decide(said(BEN, chat="-100", kind="group"), unpaired), AccessDenied)
-    assert policy.decide(said(ANN, platform="discord"), unpaired) == NeedsPairing()
+    assert policy.decide(incoming_message(BEN), unpaired) == NeedsPairing()
+    assert isinstance(policy.decide(incoming_message(BEN, chat="-100", kind="group"), unpaired), AccessDenied)
+    assert policy.decide(incoming_message(ANN, platform="discord"), unpaired) == NeedsPairing()
 
 
 @pytest.mark.parametrize(
@@ -94,10 +98,10 @@ def test_any_sender_is_allowed_in_an_allowed_group_and_its_threads(settings: Set
     policy = Access(settings)
     assert (
         policy.decide(IN_GROUP, unpaired)
-        == policy.decide(said(BEN, chat="-100", kind="thread"), unpaired)
+        == policy.decide(incoming_message(BEN, chat="-100", kind="thread"), unpaired)
         == AccessAllowed()
     )
-    assert isinstance(policy.decide(said(ANN, chat="-200", kind="group"), unpaired), AccessDenied)
+    assert isinstance(policy.decide(incoming_message(ANN, chat="-200", kind="group"), unpaired), AccessDenied)
     assert policy.decide(PRIVATE, unpaired) == NeedsPairing()
 
 
@@ -109,20 +113,20 @@ def test_everyone_setting_applies_to_its_own_network_only() -> None:
     assert access(Rules(everyone=True)).decide(PRIVATE, unpaired) == AccessAllowed()
     one = access(platforms={"telegram": ChatNetworkSettings(everyone=True)})
     assert one.decide(IN_GROUP, unpaired) == AccessAllowed()
-    assert one.decide(said(ANN, platform="matrix"), unpaired) == NeedsPairing()
+    assert one.decide(incoming_message(ANN, platform="matrix"), unpaired) == NeedsPairing()
 
 
 def test_blocked_sender_is_denied_despite_any_other_rule() -> None:
     rules = Rules(blocked=("telegram:1",), owners=("telegram:1",), allowed=("telegram:1",), everyone=True)
     assert isinstance(access(rules).decide(PRIVATE, paired), AccessDenied)
-    assert isinstance(access(rules).decide(said(Sender("7")), paired, ids=("1",)), AccessDenied)
+    assert isinstance(access(rules).decide(incoming_message(Sender("7")), paired, ids=("1",)), AccessDenied)
 
 
 def test_sender_without_id_matches_no_person() -> None:
     unnamed = Sender("")
-    assert isinstance(access().decide(said(unnamed, chat="1"), unpaired), AccessDenied)
+    assert isinstance(access().decide(incoming_message(unnamed, chat="1"), unpaired), AccessDenied)
     assert (
-        access(Rules(chats=("telegram:-100",))).decide(said(unnamed, chat="-100", kind="channel"), unpaired)
+        access(Rules(chats=("telegram:-100",))).decide(incoming_message(unnamed, chat="-100", kind="channel"), unpaired)
         == AccessAllowed()
     )
 
@@ -146,7 +150,7 @@ COMMANDS = (
 
 
 def may_use(policy: Access, sender: Sender, *, owner: bool = False) -> list[str]:
-    permitted = permitted_commands(policy, COMMANDS, said(sender), owner=owner)
+    permitted = permitted_commands(policy, COMMANDS, incoming_message(sender), owner=owner)
     assert len(permitted) == len(COMMANDS)
     return [one.name for one in select_usable_commands(permitted, terminal=False, owner=owner)]
 

@@ -80,14 +80,14 @@ class Allow:
         return self._verdict, "the house rules"
 
 
-class Nobody:
+class SilentPerson:
     """A person who never answers."""
 
     async def ask(self, question: str, choices: tuple[str, ...] = ()) -> str | None:
         return None
 
 
-class Workshop:
+class AgentSession:
     """One session with one scripted model."""
 
     def __init__(self, server: ModelServer, store: Store, http: HttpPool, session_id: SessionId, folder: Path) -> None:
@@ -109,47 +109,47 @@ class Workshop:
         window = ContextWindow(INFO, history, Auxiliary(self.calls))
         return AgentLoop(self.calls, INFO, Toolbox(tools), ModelOptions(instructions=instructions), window)
 
-    def around(self, **changes: Any) -> TurnEnvironment:
+    def environment(self, **changes: Any) -> TurnEnvironment:
         values: dict[str, Any] = {
             "publish": self.events.append,
-            "person": Nobody(),
+            "person": SilentPerson(),
             "approver": Allow(),
             "workspace": LocalWorkspace(self.folder, {}),
         }
         return TurnEnvironment(**{**values, **changes})
 
     async def say(
-        self, text: str, *tools: Tool, around: TurnEnvironment | None = None, control: TurnControl | None = None
+        self, text: str, *tools: Tool, environment: TurnEnvironment | None = None, control: TurnControl | None = None
     ) -> TurnEnd | None:
         """Send a message, run its turn and return how the turn ended."""
         message = Message(role="user", parts=(Text(text),), at=datetime.now(UTC))
         await add_to_inbox(self.store, self.session_id, "test", new_id(), message)
-        return await self.run_pending_turns(*tools, around=around, control=control)
+        return await self.run_pending_turns(*tools, environment=environment, control=control)
 
     async def run_pending_turns(
-        self, *tools: Tool, around: TurnEnvironment | None = None, control: TurnControl | None = None
+        self, *tools: Tool, environment: TurnEnvironment | None = None, control: TurnControl | None = None
     ) -> TurnEnd | None:
         agent = self.agent(*tools)
 
         async def take_turn(turn: TurnLog) -> TurnEnd:
-            return await agent.take_turn(turn, around or self.around(), control or TurnControl())
+            return await agent.take_turn(turn, environment or self.environment(), control or TurnControl())
 
         return await run_pending_turns(self.store, self.session_id, take_turn)
 
     async def transcript(self) -> list[StoredMessage]:
         return await self.store.read(lambda tx: tx.messages.load(self.session_id))
 
-    async def told(self) -> list[tuple[str, str]]:
+    async def transcript_texts(self) -> list[tuple[str, str]]:
         """Return role and text of each message in the transcript."""
         return [(stored.message.role, stored.message.text) for stored in await self.transcript()]
 
-    def heard(self, kind: type[Any]) -> Sequence[Any]:
+    def events_of(self, kind: type[Any]) -> Sequence[Any]:
         """Return the events of one kind."""
         return [event for event in self.events if isinstance(event, kind)]
 
 
 @asynccontextmanager
-async def workshop(folder: Path) -> AsyncIterator[Workshop]:
+async def open_agent_session(folder: Path) -> AsyncIterator[AgentSession]:
     """Open a session with its store in a folder."""
     http = HttpPool()
     create_empty_store(folder / "talaria.db")
@@ -157,7 +157,7 @@ async def workshop(folder: Path) -> AsyncIterator[Workshop]:
     try:
         async with ModelServer() as server:
             session = await store.write(lambda tx: tx.sessions.create(NewSession(source="test")))
-            yield Workshop(server, store, http, session.id, folder)
+            yield AgentSession(server, store, http, session.id, folder)
     finally:
         await http.close()
         await store.close()

@@ -11,7 +11,7 @@ import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from tests.agent.agent_fixture import Echo, Word, Workshop
+from tests.agent.agent_fixture import AgentSession, Echo, Word
 
 from talaria.agent.environment import Limits
 from talaria.contracts.tool import Call, Effect
@@ -50,9 +50,11 @@ async def main(store_path: str, port: str, session_id: str, journal_path: str, l
     clock = SettableClock(datetime.now(UTC) + timedelta(hours=int(life)))
     store = open_sqlite_store(Path(store_path), SqliteOptions(clock=clock))
     http = HttpPool()
-    shop = Workshop(ModelServer(port=int(port)), store, http, SessionId(session_id), Path(store_path).parent)
-    end = await shop.run_pending_turns(
-        *map(journal.tool, Effect), around=shop.around(limits=lambda: Limits(iterations=1_000))
+    agent_session = AgentSession(
+        ModelServer(port=int(port)), store, http, SessionId(session_id), Path(store_path).parent
+    )
+    end = await agent_session.run_pending_turns(
+        *map(journal.tool, Effect), environment=agent_session.environment(limits=lambda: Limits(iterations=1_000))
     )
     await http.close()
     await store.close()

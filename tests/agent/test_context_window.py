@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.agent.agent_fixture import Echo, workshop
+from tests.agent.agent_fixture import Echo, open_agent_session
 
 from talaria.agent.context_window import ContextWindow, Summary, WindowMemory, estimate_tokens, list_open_calls
 from talaria.contracts.provider import ModelInfo
@@ -289,26 +289,26 @@ async def test_turn_that_exceeds_the_context_limit_is_summarised_while_it_runs(t
     def page(arguments: object, call: object) -> str:
         return "a line of the page\n" * 400
 
-    async with workshop(tmp_path) as shop:
+    async with open_agent_session(tmp_path) as agent_session:
         steps = [Say(calls=[Ask("read", {"word": str(number)})]) for number in range(4)]
-        shop.server.script(*steps, context_too_long(), Say(GOOD), Say("read it all"))
-        assert await shop.say("read the book", Echo("read", does=page)) == TurnAnswered("read it all")
-        sent = shop.server.received[-1].json["messages"]
+        agent_session.server.script(*steps, context_too_long(), Say(GOOD), Say("read it all"))
+        assert await agent_session.say("read the book", Echo("read", does=page)) == TurnAnswered("read it all")
+        sent = agent_session.server.received[-1].json["messages"]
         assert GOOD in sent[1]["content"]
         assert len(sent) == 6
-        assert len(await shop.transcript()) == 10
+        assert len(await agent_session.transcript()) == 10
 
 
 async def test_refusal_of_the_summariser_stores_no_summary(tmp_path: Path) -> None:
     declined = Say(
         "I am sorry, but a conversation of this kind is not something that I can write about.", stop="refused"
     )
-    async with workshop(tmp_path) as shop:
+    async with open_agent_session(tmp_path) as agent_session:
         for number in range(12):
-            await shop.say(f"fact {number}: " + "x" * 3_000)
-        shop.server.script(context_too_long(), declined)
-        assert isinstance(await shop.say("what now?"), TurnFailed)
-        assert await shop.store.read(lambda tx: read_summary(tx, shop.session_id)) is None
+            await agent_session.say(f"fact {number}: " + "x" * 3_000)
+        agent_session.server.script(context_too_long(), declined)
+        assert isinstance(await agent_session.say("what now?"), TurnFailed)
+        assert await agent_session.store.read(lambda tx: read_summary(tx, agent_session.session_id)) is None
 
 
 @st.composite

@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.agent.agent_fixture import Workshop, workshop
+from tests.agent.agent_fixture import AgentSession, open_agent_session
 from tests.app import warm_program
 from tests.app.warm_program import WarmProcess
-from tests.contracts.sample_messages import said
+from tests.contracts.sample_messages import text_message
 
 from talaria.contracts.tool import Effect
 from talaria.core.messages import ToolCall, ToolResult
@@ -24,10 +24,10 @@ NOTHING_TO_DO = "None"  # printed by a worker that found no turn to run
 
 
 @pytest.fixture
-async def shop(tmp_path: Path) -> AsyncIterator[Workshop]:
-    async with workshop(tmp_path) as shop:
-        await add_to_inbox(shop.store, shop.session_id, "test", "1", said("do it all"))
-        yield shop
+async def agent_session(tmp_path: Path) -> AsyncIterator[AgentSession]:
+    async with open_agent_session(tmp_path) as agent_session:
+        await add_to_inbox(agent_session.store, agent_session.session_id, "test", "1", text_message("do it all"))
+        yield agent_session
 
 
 @pytest.fixture
@@ -38,15 +38,19 @@ def count(request: pytest.FixtureRequest) -> int:
 class Chain:
     """Workers of one session, each started after the previous one was killed."""
 
-    def __init__(self, shop: Workshop) -> None:
-        self._shop = shop
+    def __init__(self, agent_session: AgentSession) -> None:
+        self._agent_session = agent_session
         self._lives = 0
-        self.journal = shop.folder / "journal"
+        self.journal = agent_session.folder / "journal"
 
     async def start(self, doom: str = "") -> WarmProcess:
         self._lives += 1
-        shop = self._shop
-        location = [str(shop.folder / "talaria.db"), shop.server.url.rpartition(":")[2], shop.session_id]
+        agent_session = self._agent_session
+        location = [
+            str(agent_session.folder / "talaria.db"),
+            agent_session.server.url.rpartition(":")[2],
+            agent_session.session_id,
+        ]
         arguments = [*location, str(self.journal), str(self._lives), doom]
         return await warm_program.start_module("tests.agent.crash_child", *arguments, stdout=warm_program.PIPE)
 
@@ -61,13 +65,13 @@ class Chain:
 
     async def die_after(self, calls: int, moment: float) -> bool:
         """Kill a worker some time after the start of a call; return whether it had not ended by then."""
-        was_answered = await _is_answered(self._shop)
+        was_answered = await _is_answered(self._agent_session)
         worker = await self.start()
         for _ in range(calls):
             line = await _line(worker)
             assert (line == NOTHING_TO_DO) == was_answered, line
             if line == NOTHING_TO_DO or line.startswith("Turn"):
-                assert await _is_answered(self._shop)
+                assert await _is_answered(self._agent_session)
                 break
         await asyncio.sleep(moment)  # real time: the kill comes at a random moment
         if worker.returncode is None:
@@ -83,9 +87,13 @@ class Chain:
 
     async def repeat_nothing(self) -> None:
         """Check that a worker which finds the turn answered runs no tool, calls no model and writes no message."""
-        before = self.counts(), len(self._shop.server.received), await self._shop.transcript()
+        before = self.counts(), len(self._agent_session.server.received), await self._agent_session.transcript()
         assert await self.survive() == NOTHING_TO_DO
-        assert (self.counts(), len(self._shop.server.received), await self._shop.transcript()) == before
+        assert (
+            self.counts(),
+            len(self._agent_session.server.received),
+            await self._agent_session.transcript(),
+        ) == before
 
     def counts(self) -> Counter[str]:
         """Return how often each call started and ended."""
@@ -95,18 +103,18 @@ class Chain:
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("effect", Effect)
 async def test_turn_is_completed_after_a_worker_was_killed_within_each_call(
-    shop: Workshop, count: int, effect: Effect
+    agent_session: AgentSession, count: int, effect: Effect
 ) -> None:
     def answer(received: Received) -> Answer:
         done = sum(message["role"] == "tool" for message in received.json["messages"])
         return Say("all done") if done == count else Say(calls=[Ask(effect.value, {"word": str(done)}, id="call_0")])
 
-    shop.server.answering(answer)
-    chain, chance = Chain(shop), random.Random(effect.value)
+    agent_session.server.answering(answer)
+    chain, chance = Chain(agent_session), random.Random(effect.value)
     for number in range(count):
         await chain.die_in(str(number), chance.uniform(0, 0.01))
     assert "all done" in await chain.survive()
-    counts, results = chain.counts(), await _results(shop)
+    counts, results = chain.counts(), await _results(agent_session)
     for number in range(count):
         if effect in REPEATABLE:
             assert (counts[f"begin {number}"], counts[f"end {number}"]) == (2, 1)
@@ -114,26 +122,28 @@ async def test_turn_is_completed_after_a_worker_was_killed_within_each_call(
         else:
             assert (counts[f"begin {number}"], counts[f"end {number}"]) == (1, 0)
             assert "outcome is unknown" in results[number].text
-    await _check_complete(shop, calls=count)
+    await _check_complete(agent_session, calls=count)
 
 
 @pytest.mark.timeout(600)
-async def test_worker_killed_at_any_moment_repeats_no_irreversible_call(shop: Workshop, count: int) -> None:
+async def test_worker_killed_at_any_moment_repeats_no_irreversible_call(
+    agent_session: AgentSession, count: int
+) -> None:
     def answer(received: Received) -> Answer:
         done = sum(message["role"] == "tool" for message in received.json["messages"]) // 3
         calls = [Ask(effect.value, {"word": f"{effect.value}-{done}"}) for effect in Effect]
         return Say("all done") if done == count else Say(f"step {done}", calls=calls)
 
-    shop.server.answering(answer)
-    chain, chance = Chain(shop), random.Random(3)
+    agent_session.server.answering(answer)
+    chain, chance = Chain(agent_session), random.Random(3)
     for _ in range(count):
         if not await chain.die_after(chance.randint(1, 4), chance.expovariate(1 / 0.005)):
             break
-    if await _is_answered(shop):  # the last kill came after the end of the turn
+    if await _is_answered(agent_session):  # the last kill came after the end of the turn
         await chain.repeat_nothing()
     else:
         assert "all done" in await chain.survive()
-    counts, results = chain.counts(), await _results(shop)
+    counts, results = chain.counts(), await _results(agent_session)
     for number in range(count):
         for effect in REPEATABLE:
             text = results[3 * number + list(Effect).index(effect)].text
@@ -142,53 +152,53 @@ async def test_worker_killed_at_any_moment_repeats_no_irreversible_call(shop: Wo
         outcome = results[3 * number + list(Effect).index(Effect.IRREVERSIBLE)].text
         assert counts[f"begin {word}"] <= 1
         assert outcome == f"did {word}" or "outcome is unknown" in outcome
-    await _check_complete(shop, calls=3 * count)
+    await _check_complete(agent_session, calls=3 * count)
 
 
 @pytest.mark.timeout(600)
-async def test_worker_killed_after_its_turn_leaves_nothing_to_repeat(shop: Workshop) -> None:
-    shop.server.script(Say(calls=[Ask(Effect.IRREVERSIBLE.value, {"word": "once"})]), Say("all done"))
-    chain = Chain(shop)
+async def test_worker_killed_after_its_turn_leaves_nothing_to_repeat(agent_session: AgentSession) -> None:
+    agent_session.server.script(Say(calls=[Ask(Effect.IRREVERSIBLE.value, {"word": "once"})]), Say("all done"))
+    chain = Chain(agent_session)
     worker = await chain.start()
-    await until(lambda: _is_answered(shop))
+    await until(lambda: _is_answered(agent_session))
     if worker.returncode is None:
         worker.kill()
     await worker.wait()
     await chain.repeat_nothing()
     assert chain.counts() == {"begin once": 1, "end once": 1}
-    await _check_complete(shop, calls=1)
+    await _check_complete(agent_session, calls=1)
 
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("effect", REPEATABLE)
-async def test_tool_call_cut_off_twice_is_not_run_a_third_time(shop: Workshop, effect: Effect) -> None:
-    shop.server.script(Say(calls=[Ask(effect.value, {"word": "poison"})]), Say("all done"))
-    chain = Chain(shop)
+async def test_tool_call_cut_off_twice_is_not_run_a_third_time(agent_session: AgentSession, effect: Effect) -> None:
+    agent_session.server.script(Say(calls=[Ask(effect.value, {"word": "poison"})]), Say("all done"))
+    chain = Chain(agent_session)
     await chain.die_in("poison", 0)
     await chain.die_in("poison", 0)
     assert "all done" in await chain.survive()
-    (result,) = await _results(shop)
+    (result,) = await _results(agent_session)
     assert chain.counts() == {"begin poison": 2}
     assert result.failed
     assert "cut off twice" in result.text
     assert "outcome is unknown" in result.text
-    await _check_complete(shop, calls=1)
+    await _check_complete(agent_session, calls=1)
 
 
-async def _is_answered(shop: Workshop) -> bool:
+async def _is_answered(agent_session: AgentSession) -> bool:
     """Return whether the only turn has ended, in the store that the next worker opens."""
-    turns = await shop.store.read(lambda tx: tx.turns.find(shop.session_id))
+    turns = await agent_session.store.read(lambda tx: tx.turns.find(agent_session.session_id))
     return [turn.state for turn in turns] == ["answered"]
 
 
-async def _results(shop: Workshop) -> list[ToolResult]:
-    parts = [part for stored in await shop.transcript() for part in stored.message.parts]
+async def _results(agent_session: AgentSession) -> list[ToolResult]:
+    parts = [part for stored in await agent_session.transcript() for part in stored.message.parts]
     return [part for part in parts if isinstance(part, ToolResult)]
 
 
-async def _check_complete(shop: Workshop, *, calls: int) -> None:
+async def _check_complete(agent_session: AgentSession, *, calls: int) -> None:
     """Check that the session is complete: a result after every call, one answer, and an empty inbox."""
-    transcript = [stored.message for stored in await shop.transcript()]
+    transcript = [stored.message for stored in await agent_session.transcript()]
     open_ids: list[str] = []
     total = 0
     for message in transcript:
@@ -201,8 +211,8 @@ async def _check_complete(shop: Workshop, *, calls: int) -> None:
     assert [message.text for message in transcript if message.role == "user"] == ["do it all"]
     assert [message.text for message in transcript].count("all done") == 1
     assert transcript[-1].text == "all done"
-    assert await shop.store.read(lambda tx: tx.inbox.unsettled(shop.session_id)) == []
-    [turn] = await shop.store.read(lambda tx: tx.turns.find(shop.session_id))
+    assert await agent_session.store.read(lambda tx: tx.inbox.unsettled(agent_session.session_id)) == []
+    [turn] = await agent_session.store.read(lambda tx: tx.turns.find(agent_session.session_id))
     assert turn.state == "answered"
 
 

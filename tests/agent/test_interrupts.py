@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.agent.agent_fixture import Echo, Workshop, workshop
+from tests.agent.agent_fixture import AgentSession, Echo, open_agent_session
 
 from talaria.agent.environment import TurnControl
 from talaria.contracts.tool import Effect, Tool
@@ -41,21 +41,21 @@ TREE = (
 
 
 @pytest.fixture
-async def shop(tmp_path: Path) -> AsyncIterator[Workshop]:
-    async with workshop(tmp_path) as shop:
-        yield shop
+async def agent_session(tmp_path: Path) -> AsyncIterator[AgentSession]:
+    async with open_agent_session(tmp_path) as agent_session:
+        yield agent_session
 
 
 class EventRecorder:
     """Records the events of a turn, and signals the first one of a kind."""
 
-    def __init__(self, shop: Workshop, kind: type[object] = TurnStopped) -> None:
-        self._shop = shop
+    def __init__(self, agent_session: AgentSession, kind: type[object] = TurnStopped) -> None:
+        self._agent_session = agent_session
         self._kind = kind
         self._seen = asyncio.Event()
 
     def record(self, event: TurnEvent) -> None:
-        self._shop.events.append(event)
+        self._agent_session.events.append(event)
         if isinstance(event, self._kind):
             self._seen.set()
 
@@ -63,182 +63,184 @@ class EventRecorder:
         await self._seen.wait()
 
 
-async def stop_at(shop: Workshop, kind: type[object], *tools: Tool, **around: Any) -> None:
+async def stop_at(agent_session: AgentSession, kind: type[object], *tools: Tool, **changes: Any) -> None:
     """Stop a turn at its first event of this kind."""
-    recorder = EventRecorder(shop, kind)
+    recorder = EventRecorder(agent_session, kind)
     async with asyncio.timeout(LIMIT), asyncio.TaskGroup() as group:
-        turn = _start_turn(group, shop, recorder, *tools, **around)
+        turn = _start_turn(group, agent_session, recorder, *tools, **changes)
         await recorder.wait()
-        await _stop(shop, turn)
+        await _stop(agent_session, turn)
 
 
-async def stop_at_call(shop: Workshop, number: int) -> None:
+async def stop_at_call(agent_session: AgentSession, number: int) -> None:
     """Stop a turn when this many model calls have arrived."""
     async with asyncio.timeout(LIMIT), asyncio.TaskGroup() as group:
-        turn = _start_turn(group, shop, EventRecorder(shop))
-        await shop.server.arrived(number)
-        await _stop(shop, turn)
+        turn = _start_turn(group, agent_session, EventRecorder(agent_session))
+        await agent_session.server.arrived(number)
+        await _stop(agent_session, turn)
 
 
 def _start_turn(
-    group: asyncio.TaskGroup, shop: Workshop, recorder: EventRecorder, *tools: Tool, **around: Any
+    group: asyncio.TaskGroup, agent_session: AgentSession, recorder: EventRecorder, *tools: Tool, **changes: Any
 ) -> asyncio.Task[Any]:
-    environment = shop.around(**{"publish": recorder.record, **around})
+    environment = agent_session.environment(**{"publish": recorder.record, **changes})
     control = TurnControl(stopped=lambda: True)
-    return group.create_task(shop.say("go", *tools, around=environment, control=control))
+    return group.create_task(agent_session.say("go", *tools, environment=environment, control=control))
 
 
-async def _stop(shop: Workshop, turn: asyncio.Task[Any]) -> None:
+async def _stop(agent_session: AgentSession, turn: asyncio.Task[Any]) -> None:
     turn.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await turn
-    assert shop.heard(TurnStopped)
-    parts = [part for stored in await shop.transcript() for part in stored.message.parts]
+    assert agent_session.events_of(TurnStopped)
+    parts = [part for stored in await agent_session.transcript() for part in stored.message.parts]
     calls = [part.id for part in parts if isinstance(part, ToolCall)]
     assert calls == [part.call_id for part in parts if isinstance(part, ToolResult)]
-    assert await shop.store.read(lambda tx: tx.inbox.unsettled(shop.session_id)) == []
-    assert await shop.store.read(lambda tx: tx.turns.find(shop.session_id, running=True)) == []
+    assert await agent_session.store.read(lambda tx: tx.inbox.unsettled(agent_session.session_id)) == []
+    assert await agent_session.store.read(lambda tx: tx.turns.find(agent_session.session_id, running=True)) == []
 
 
-async def test_stop_disconnects_from_a_silent_model(shop: Workshop) -> None:
-    shop.server.script(Silence(after=0))
-    await stop_at_call(shop, 1)
-    await shop.server.gone()
-    assert shop.server.open_streams == 0
-    assert await shop.told() == [("user", "go")]
+async def test_stop_disconnects_from_a_silent_model(agent_session: AgentSession) -> None:
+    agent_session.server.script(Silence(after=0))
+    await stop_at_call(agent_session, 1)
+    await agent_session.server.gone()
+    assert agent_session.server.open_streams == 0
+    assert await agent_session.transcript_texts() == [("user", "go")]
 
 
-async def test_stop_disconnects_from_a_replying_model_and_stores_the_partial_text(shop: Workshop) -> None:
-    shop.server.script(Silence(Say("one two three four"), after=2))
-    await stop_at(shop, TextAdded)
-    await shop.server.gone()
-    assert shop.server.open_streams == 0
-    role, text = (await shop.told())[-1]
+async def test_stop_disconnects_from_a_replying_model_and_stores_the_partial_text(agent_session: AgentSession) -> None:
+    agent_session.server.script(Silence(Say("one two three four"), after=2))
+    await stop_at(agent_session, TextAdded)
+    await agent_session.server.gone()
+    assert agent_session.server.open_streams == 0
+    role, text = (await agent_session.transcript_texts())[-1]
     assert role == "assistant"
     assert "one two".startswith(text)
 
 
-async def test_stop_ends_the_wait_for_a_busy_model(shop: Workshop) -> None:
-    shop.server.otherwise(Fail(429, retry_after=0.015))
-    await stop_at_call(shop, 1)
-    assert await shop.told() == [("user", "go")]
+async def test_stop_ends_the_wait_for_a_busy_model(agent_session: AgentSession) -> None:
+    agent_session.server.otherwise(Fail(429, retry_after=0.015))
+    await stop_at_call(agent_session, 1)
+    assert await agent_session.transcript_texts() == [("user", "go")]
 
 
-async def test_stop_cancels_a_running_summary(shop: Workshop) -> None:
+async def test_stop_cancels_a_running_summary(agent_session: AgentSession) -> None:
     for number in range(12):
-        await shop.say(f"fact {number}: " + "x" * 3_000)
-    shop.server.script(context_too_long(), Silence(after=0))
-    await stop_at_call(shop, 14)
-    await shop.server.gone()
-    assert await shop.store.read(lambda tx: read_summary(tx, shop.session_id)) is None
+        await agent_session.say(f"fact {number}: " + "x" * 3_000)
+    agent_session.server.script(context_too_long(), Silence(after=0))
+    await stop_at_call(agent_session, 14)
+    await agent_session.server.gone()
+    assert await agent_session.store.read(lambda tx: read_summary(tx, agent_session.session_id)) is None
 
 
 @pytest.mark.parametrize("effect", Effect)
-async def test_stopped_tool_ends_before_the_turn_ends(shop: Workshop, effect: Effect) -> None:
+async def test_stopped_tool_ends_before_the_turn_ends(agent_session: AgentSession, effect: Effect) -> None:
     ended: list[int] = []
 
     async def wait(arguments: object, call: object) -> str:
         try:
             await asyncio.Event().wait()
         finally:
-            ended.append(len(shop.heard(TurnStopped)))
+            ended.append(len(agent_session.events_of(TurnStopped)))
         return "never"
 
-    shop.server.script(Say(calls=[Ask("wait", {})]))
-    await stop_at(shop, ToolCalled, Echo("wait", effect, wait))
+    agent_session.server.script(Say(calls=[Ask("wait", {})]))
+    await stop_at(agent_session, ToolCalled, Echo("wait", effect, wait))
     assert ended == [0]
-    assert "Stopped by the person" in (await shop.told())[-1][1]
+    assert "Stopped by the person" in (await agent_session.transcript_texts())[-1][1]
 
 
-async def test_stop_preserves_results_of_finished_tool_calls(shop: Workshop) -> None:
+async def test_stop_preserves_results_of_finished_tool_calls(agent_session: AgentSession) -> None:
     async def wait(arguments: object, call: object) -> str:
         await asyncio.Event().wait()
         return "never"
 
-    shop.server.script(Say(calls=[Ask("wait", {}), Ask("echo", {"word": "quick"})]))
-    await stop_at(shop, ToolAnswered, Echo("wait", Effect.READS, wait), Echo())
-    waited, quick = (await shop.told())[-1][1].split("\n")
+    agent_session.server.script(Say(calls=[Ask("wait", {}), Ask("echo", {"word": "quick"})]))
+    await stop_at(agent_session, ToolAnswered, Echo("wait", Effect.READS, wait), Echo())
+    waited, quick = (await agent_session.transcript_texts())[-1][1].split("\n")
     assert "Stopped by the person" in waited
     assert quick == "QUICK"
 
 
 @pytest.mark.slow
-async def test_stop_kills_the_process_tree_of_a_command_before_the_turn_ends(shop: Workshop) -> None:
+async def test_stop_kills_the_process_tree_of_a_command_before_the_turn_ends(agent_session: AgentSession) -> None:
     processes = Processes()
-    terminal = Terminal(processes, FullOutputs(shop.folder / "outputs"))
-    workspace = LocalWorkspace(shop.folder, {"PATH": "/usr/local/bin:/usr/bin:/bin"})
-    shop.server.script(Say(calls=[Ask("terminal", {"command": TREE})]))
-    await stop_at(shop, ToolProgressed, terminal, workspace=workspace)
+    terminal = Terminal(processes, FullOutputs(agent_session.folder / "outputs"))
+    workspace = LocalWorkspace(agent_session.folder, {"PATH": "/usr/local/bin:/usr/bin:/bin"})
+    agent_session.server.script(Say(calls=[Ask("terminal", {"command": TREE})]))
+    await stop_at(agent_session, ToolProgressed, terminal, workspace=workspace)
     assert not processes.running
-    pids = [int((shop.folder / name).read_text()) for name in ("one", "two", "shell")]
+    pids = [int((agent_session.folder / name).read_text()) for name in ("one", "two", "shell")]
     assert not any(map(_is_alive, pids))
 
 
-async def test_stop_withdraws_an_unanswered_question(shop: Workshop) -> None:
-    recorder = EventRecorder(shop, QuestionAsked)
+async def test_stop_withdraws_an_unanswered_question(agent_session: AgentSession) -> None:
+    recorder = EventRecorder(agent_session, QuestionAsked)
     questions = Questions(recorder.record)
-    shop.server.script(Say(calls=[Ask("clarify", {"question": "Which one?"})]))
+    agent_session.server.script(Say(calls=[Ask("clarify", {"question": "Which one?"})]))
     async with asyncio.timeout(LIMIT), asyncio.TaskGroup() as group:
-        turn = _start_turn(group, shop, recorder, Clarify(), person=questions)
+        turn = _start_turn(group, agent_session, recorder, Clarify(), person=questions)
         await recorder.wait()
         assert questions.waiting
-        await _stop(shop, turn)
+        await _stop(agent_session, turn)
     assert questions.waiting == []
 
 
 @pytest.mark.parametrize("moment", [ModelCalled, ToolCalled, ToolAnswered])
-async def test_stop_while_a_step_is_stored_stores_it_completely(shop: Workshop, moment: type[object]) -> None:
-    shop.server.script(Say("let me see", calls=[Ask("echo", {"word": "a"})]), Say("done"))
-    await _stop_within(shop, moment)
-    texts = [text for _, text in await shop.told()]
+async def test_stop_while_a_step_is_stored_stores_it_completely(
+    agent_session: AgentSession, moment: type[object]
+) -> None:
+    agent_session.server.script(Say("let me see", calls=[Ask("echo", {"word": "a"})]), Say("done"))
+    await _stop_within(agent_session, moment)
+    texts = [text for _, text in await agent_session.transcript_texts()]
     assert texts[:2] == ["go", "let me see"]
     assert len(texts) == 3
 
 
-async def test_stop_while_the_answer_is_stored_leaves_one_answer(shop: Workshop) -> None:
-    shop.server.script(Say("done"))
-    await _stop_within(shop, ModelCalled)
-    assert await shop.told() == [("user", "go"), ("assistant", "done")]
-    [turn] = await shop.store.read(lambda tx: tx.turns.find(shop.session_id))
+async def test_stop_while_the_answer_is_stored_leaves_one_answer(agent_session: AgentSession) -> None:
+    agent_session.server.script(Say("done"))
+    await _stop_within(agent_session, ModelCalled)
+    assert await agent_session.transcript_texts() == [("user", "go"), ("assistant", "done")]
+    [turn] = await agent_session.store.read(lambda tx: tx.turns.find(agent_session.session_id))
     assert turn.state == "answered"
 
 
-async def test_next_turn_runs_normally_after_a_stop(shop: Workshop) -> None:
-    shop.server.script(Silence(after=0), Say("hello"))
-    await stop_at_call(shop, 1)
-    await shop.say("are you there?")
-    assert (await shop.told())[-1] == ("assistant", "hello")
+async def test_next_turn_runs_normally_after_a_stop(agent_session: AgentSession) -> None:
+    agent_session.server.script(Silence(after=0), Say("hello"))
+    await stop_at_call(agent_session, 1)
+    await agent_session.say("are you there?")
+    assert (await agent_session.transcript_texts())[-1] == ("assistant", "hello")
 
 
-async def _stop_within(shop: Workshop, kind: type[object]) -> None:
+async def _stop_within(agent_session: AgentSession, kind: type[object]) -> None:
     """Stop a turn from within its own event, so that it is cancelled at its next step."""
     turns: list[asyncio.Task[Any]] = []
 
     def record(event: TurnEvent) -> None:
-        shop.events.append(event)
+        agent_session.events.append(event)
         if isinstance(event, kind):
             turns[0].cancel()
 
     async with asyncio.timeout(LIMIT), asyncio.TaskGroup() as group:
-        turns.append(_start_turn(group, shop, EventRecorder(shop), Echo(), publish=record))
+        turns.append(_start_turn(group, agent_session, EventRecorder(agent_session), Echo(), publish=record))
         with contextlib.suppress(asyncio.CancelledError):
             await turns[0]
-    assert await shop.store.read(lambda tx: tx.turns.find(shop.session_id, running=True)) == []
+    assert await agent_session.store.read(lambda tx: tx.turns.find(agent_session.session_id, running=True)) == []
 
 
 async def test_turn_that_lost_its_lease_ends_without_an_answer_or_error_log(
-    shop: Workshop, caplog: pytest.LogCaptureFixture
+    agent_session: AgentSession, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def lose(arguments: object, call: object) -> str:
-        lease = await shop.store.read(lambda tx: tx.leases.get(f"session:{shop.session_id}"))
+        lease = await agent_session.store.read(lambda tx: tx.leases.get(f"session:{agent_session.session_id}"))
         assert lease is not None
-        await shop.store.write(lambda tx: tx.leases.release(lease))
+        await agent_session.store.write(lambda tx: tx.leases.release(lease))
         return "lost"
 
-    shop.server.script(Say(calls=[Ask("lose", {})]))
+    agent_session.server.script(Say(calls=[Ask("lose", {})]))
     with pytest.raises(LeaseLost):
-        await shop.say("go", Echo("lose", does=lose))
-    assert [text for _, text in await shop.told()] == ["go", ""]
+        await agent_session.say("go", Echo("lose", does=lose))
+    assert [text for _, text in await agent_session.transcript_texts()] == ["go", ""]
     assert [record for record in caplog.records if record.levelname == "ERROR"] == []
 
 

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 from tests.providers.random_histories import request
-from tests.providers.scripted_providers import heard, pool
+from tests.providers.scripted_providers import collect_reply, pool
 
 from talaria.agent.key_pool import LONG_REST, KeyPool, PooledProvider
 from talaria.contracts.provider import ListedModel, Provider
@@ -42,7 +42,7 @@ async def test_key_is_used_until_it_is_rate_limited(server: ModelServer, http: H
     provider = pooled(server, http, clock, "good", "fine")
     server.script(Say("1"), Fail(429, retry_after=30), Say("2"), Say("3"))
     for expected in ("1", "2", "3"):
-        _, reply = await heard(provider, request())
+        _, reply = await collect_reply(provider, request())
         assert reply.message.text == expected
     assert keys_used(server) == ["good", "good", "fine", "fine"]
 
@@ -53,17 +53,17 @@ async def test_rate_limited_key_is_used_again_after_its_wait(
     provider = pooled(server, http, clock, "good", "fine")
     server.script(Fail(429, retry_after=30), Fail(429, retry_after=90))
     with pytest.raises(ProviderBusy) as busy:
-        await heard(provider, request())
+        await collect_reply(provider, request())
     assert busy.value.retry_after == timedelta(seconds=30)
     clock.advance(timedelta(seconds=30))
-    await heard(provider, request())
+    await collect_reply(provider, request())
     assert keys_used(server) == ["good", "fine", "good"]
 
 
 async def test_invalid_key_is_not_used_again_soon(server: ModelServer, http: HttpPool, clock: SettableClock) -> None:
     provider = pooled(server, http, clock, "bad", "good")
     for _ in range(2):
-        await heard(provider, request())
+        await collect_reply(provider, request())
     assert keys_used(server) == ["bad", "good", "good"]
     assert await provider.models() == [ListedModel("test-model")]
 
@@ -74,7 +74,7 @@ async def test_error_of_the_key_is_raised_if_no_key_can_be_used(
     provider = pooled(server, http, clock, "bad")
     for _ in range(2):
         with pytest.raises(BadKey):
-            await heard(provider, request())
+            await collect_reply(provider, request())
     assert keys_used(server) == ["bad"]
 
 
@@ -84,7 +84,7 @@ async def test_other_errors_are_raised_without_trying_another_key(
     provider = pooled(server, http, clock, "good", "fine")
     server.script(CutOff(after=0))
     with pytest.raises(ProviderUnreachable):
-        await heard(provider, request())
+        await collect_reply(provider, request())
     assert keys_used(server) == ["good"]
 
 
@@ -105,6 +105,6 @@ def test_pool_reports_the_shortest_wait_and_ignores_keys_without_credit(clock: S
 async def test_key_without_credit_is_skipped(server: ModelServer, http: HttpPool, clock: SettableClock) -> None:
     provider = pooled(server, http, clock, "good", "fine")
     server.script(no_credit(), Say("Paid."))
-    _, reply = await heard(provider, request())
+    _, reply = await collect_reply(provider, request())
     assert reply.message.text == "Paid."
     await provider.close()

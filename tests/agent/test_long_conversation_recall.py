@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from tests.agent.agent_fixture import INFO, Workshop, workshop
+from tests.agent.agent_fixture import INFO, AgentSession, open_agent_session
 
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.sessions import SearchQuery
@@ -53,14 +53,14 @@ def _message(seq: int, text: str) -> Message:
 
 
 @pytest.fixture
-async def shop(tmp_path: Path) -> AsyncIterator[Workshop]:
-    async with workshop(tmp_path) as shop:
-        await shop.store.write(lambda tx: tx.messages.append(shop.session_id, conversation()))
-        yield shop
+async def agent_session(tmp_path: Path) -> AsyncIterator[AgentSession]:
+    async with open_agent_session(tmp_path) as agent_session:
+        await agent_session.store.write(lambda tx: tx.messages.append(agent_session.session_id, conversation()))
+        yield agent_session
 
 
 @pytest.mark.parametrize("summariser", SUMMARISERS.values(), ids=SUMMARISERS)
-async def test_every_fact_is_found_after_a_summary(shop: Workshop, summariser: Answer) -> None:
+async def test_every_fact_is_found_after_a_summary(agent_session: AgentSession, summariser: Answer) -> None:
     views: list[list[str]] = []
 
     def answer(received: Received) -> Answer:
@@ -70,15 +70,17 @@ async def test_every_fact_is_found_after_a_summary(shop: Workshop, summariser: A
         views.append([message["content"] or "" for message in sent[1:]])
         return context_too_long() if len(sent) > 200 else Say("I will look it up.")
 
-    shop.server.answering(answer)
-    await shop.say("What was the code of box 13?")
-    await shop.say("Well?")
-    await shop.store.write(_index_all)
-    hits = await shop.store.read(lambda tx: [_search_fact(tx, shop, number) for number in range(FACTS)])
-    read = await shop.store.read(lambda tx: [_read_fact(tx, shop, number) for number in range(FACTS)])
+    agent_session.server.answering(answer)
+    await agent_session.say("What was the code of box 13?")
+    await agent_session.say("Well?")
+    await agent_session.store.write(_index_all)
+    hits = await agent_session.store.read(
+        lambda tx: [_search_fact(tx, agent_session, number) for number in range(FACTS)]
+    )
+    read = await agent_session.store.read(lambda tx: [_read_fact(tx, agent_session, number) for number in range(FACTS)])
     assert hits == [seq_of(number) for number in range(FACTS)]
     assert all(text.startswith(fact(number)) for number, text in enumerate(read))
-    log = (await shop.transcript())[:MESSAGES]
+    log = (await agent_session.transcript())[:MESSAGES]
     assert [stored.message for stored in log] == conversation()
     assert _has_unchanged_recent_messages(views[-1])
     assert views[-1][-1] == "Well?"
@@ -89,13 +91,13 @@ def _index_all(tx: Transaction) -> None:
         pass
 
 
-def _search_fact(tx: Transaction, shop: Workshop, number: int) -> int:
-    [hit] = tx.search.find(SearchQuery(text=f"box{number}x", session_id=shop.session_id))
+def _search_fact(tx: Transaction, agent_session: AgentSession, number: int) -> int:
+    [hit] = tx.search.find(SearchQuery(text=f"box{number}x", session_id=agent_session.session_id))
     return hit.seq
 
 
-def _read_fact(tx: Transaction, shop: Workshop, number: int) -> str:
-    [stored] = tx.messages.load(shop.session_id, after=seq_of(number) - 1, limit=1)
+def _read_fact(tx: Transaction, agent_session: AgentSession, number: int) -> str:
+    [stored] = tx.messages.load(agent_session.session_id, after=seq_of(number) - 1, limit=1)
     return stored.message.text
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 from tests.providers.random_histories import request
-from tests.providers.scripted_providers import PATIENT, SPEAKERS, pool
+from tests.providers.scripted_providers import CONNECTORS, PATIENT, pool
 
 from talaria.agent.model_calls import (
     CONTINUE,
@@ -58,7 +58,7 @@ HALF = Say("These are some words. And this is the end.")
 NO_SILENCE = Timeouts(silence=timedelta(seconds=0.5))
 
 
-@pytest.fixture(params=[*SPEAKERS.values()], ids=[*SPEAKERS])
+@pytest.fixture(params=[*CONNECTORS.values()], ids=[*CONNECTORS])
 async def provider(request: pytest.FixtureRequest, server: ModelServer) -> AsyncIterator[Provider]:
     async with pool() as http:
         yield request.param(server.url, http, NO_SILENCE)
@@ -191,7 +191,7 @@ async def test_a_call_ends_at_its_deadline(server: ModelServer) -> None:
     patience = RetryPolicy(deadline=timedelta(milliseconds=40))
     server.otherwise(Silence(after=0))
     async with pool() as http:
-        provider = SPEAKERS["chat"](server.url, http, PATIENT)
+        provider = CONNECTORS["chat"](server.url, http, PATIENT)
         with pytest.raises(ProviderUnreachable):
             await ask(chain(provider, "first", "second", patience=patience))
     assert "second" not in models_called(server)

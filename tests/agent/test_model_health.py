@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 from tests.agent.agent_fixture import QUICK
 from tests.providers.random_histories import request
-from tests.providers.scripted_providers import PATIENT, SPEAKERS, pool
+from tests.providers.scripted_providers import CONNECTORS, PATIENT, pool
 
 from talaria.agent.model_calls import ModelCalls, ModelChoice, ModelHealth
 from talaria.contracts.provider import Provider
@@ -18,7 +18,7 @@ from talaria.testing.model_server import Fail, ModelServer, context_too_long
 @pytest.fixture
 async def provider(server: ModelServer) -> AsyncIterator[Provider]:
     async with pool() as http:
-        yield SPEAKERS["chat"](server.url, http, PATIENT)
+        yield CONNECTORS["chat"](server.url, http, PATIENT)
 
 
 async def ask(calls: ModelCalls) -> None:

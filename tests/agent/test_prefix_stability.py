@@ -13,7 +13,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.agent.agent_fixture import QUICK, Allow, Echo, Nobody
+from tests.agent.agent_fixture import QUICK, Allow, Echo, SilentPerson
 from tests.runtime.scripted_runner import run_pending_turns
 
 from talaria.agent.auxiliary import Auxiliary
@@ -159,12 +159,15 @@ class History:
     async def _take_turn(self, turn: Turn) -> None:
         self._steps = turn.steps
         agent = await self._open_agent()
-        around = TurnEnvironment(
-            publish=lambda event: None, person=Nobody(), approver=Allow(), workspace=LocalWorkspace(Path.cwd(), {})
+        environment = TurnEnvironment(
+            publish=lambda event: None,
+            person=SilentPerson(),
+            approver=Allow(),
+            workspace=LocalWorkspace(Path.cwd(), {}),
         )
 
         async def take(log: TurnLog) -> TurnEnd:
-            return await agent.take_turn(log, around)
+            return await agent.take_turn(log, environment)
 
         message = Message(role="user", parts=(Text("7" * turn.length),), at=self._clock.now())
         await add_to_inbox(self._store, self._session_id, "test", new_id(), message)

@@ -9,7 +9,7 @@ import pytest
 from tests.api.in_process_server import Hosted, hosted
 from tests.api.server_process import PATIENCE, Server, client, serving
 from tests.app.program_with_model import scripted_program
-from tests.storage.engines import Place
+from tests.storage.engines import StoreLocation
 
 from talaria.testing.model_server import ModelServer
 
@@ -52,8 +52,8 @@ def store_settings(request: pytest.FixtureRequest) -> str:
     """Settings for an empty store, on each engine in turn."""
     if request.param == "sqlite":
         return ""
-    place: Place = request.getfixturevalue("postgres_place")
-    return f'[store]\nurl = "{place.address}"\nschema = "{place.schema}"\n'
+    store_location: StoreLocation = request.getfixturevalue("postgres_location")
+    return f'[store]\nurl = "{store_location.address}"\nschema = "{store_location.schema}"\n'
 
 
 @pytest.fixture

@@ -99,7 +99,7 @@ async def client(server: Server, key: str | None = None) -> AsyncIterator[httpx.
 
 
 @dataclass(frozen=True)
-class Heard:
+class ServerSentEvent:
     """One server-sent event."""
 
     number: int | None
@@ -111,21 +111,21 @@ async def follow(
     http: httpx.AsyncClient,
     path: str,
     *,
-    until: Callable[[Heard], bool] | None = None,
+    until: Callable[[ServerSentEvent], bool] | None = None,
     headers: Mapping[str, str] | None = None,
-) -> list[Heard]:
+) -> list[ServerSentEvent]:
     """Return the events of a stream, all of them or up to the first that matches ``until``."""
-    heard: list[Heard] = []
+    events: list[ServerSentEvent] = []
     async with http.stream("GET", path, headers=headers) as response:
         assert response.status_code == 200, await response.aread()
-        async for event in heard_events(response):
-            heard.append(event)
+        async for event in read_events(response):
+            events.append(event)
             if until is not None and until(event):
                 break
-    return heard
+    return events
 
 
-async def heard_events(response: httpx.Response) -> AsyncIterator[Heard]:
+async def read_events(response: httpx.Response) -> AsyncIterator[ServerSentEvent]:
     """Yield the events of a stream."""
     fields: dict[str, str] = {}
     async for line in response.aiter_lines():
@@ -135,7 +135,7 @@ async def heard_events(response: httpx.Response) -> AsyncIterator[Heard]:
         elif not line and fields:
             data = fields.get("data", "")
             number = int(fields["id"]) if "id" in fields else None
-            yield Heard(
+            yield ServerSentEvent(
                 number, fields.get("event", ""), httpx.Response(200, text=data).json() if data[:1] == "{" else data
             )
             fields = {}

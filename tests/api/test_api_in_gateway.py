@@ -10,7 +10,7 @@ import pytest
 from tests.api.server_process import PATIENCE, Server, client, follow
 from tests.app.program import Program
 from tests.platforms.webhook.webhook_peers import free_port
-from tests.system.gateway_workers import worker, workplace
+from tests.system.gateway_workers import gateway_program, worker
 from tests.system.handoff_fixture import OWNED
 
 from talaria.core.addresses import Address
@@ -50,7 +50,7 @@ async def _gateway(program: Program, network: LoopbackNetwork, port: int) -> Asy
 
 
 def _program(home: Path, model: ModelServer, network: LoopbackNetwork, port: int) -> Program:
-    program = workplace(home, model, network, access=OWNED)
+    program = gateway_program(home, model, network, access=OWNED)
     config = home / "profiles" / "default" / "config.toml"
     config.write_text(f"{config.read_text()}[api]\nenabled = true\nport = {port}\n")
     return program

@@ -11,7 +11,7 @@ import pytest
 from tests.api.in_process_server import Hosted, hosted
 from tests.api.server_process import client, serving
 from tests.app.program_with_model import scripted_program
-from tests.contracts.session_leases import lane
+from tests.contracts.session_leases import claim_session_lease
 
 from talaria.contracts.stores.queues import SessionClaim
 from talaria.core.ids import SessionId
@@ -108,7 +108,7 @@ async def test_retryable_error_does_not_use_up_the_key(host: Hosted, model: Mode
     session_id = SessionId(named["x-talaria-session-id"])
 
     async def claim_session() -> SessionClaim | None:
-        return await host.application.store.write(lambda tx: lane(tx, LEASE * 10, session_id))
+        return await host.application.store.write(lambda tx: claim_session_lease(tx, LEASE * 10, session_id))
 
     claim = await until(claim_session)
     busy = await host.http.post(CHAT, json=HI, headers=KEY | named)

@@ -5,7 +5,7 @@ from pathlib import Path
 import httpx
 import pytest
 from tests.api.in_process_server import Hosted, hosted
-from tests.api.server_process import Heard, follow
+from tests.api.server_process import ServerSentEvent, follow
 
 from talaria.access.api_keys import KeyScope, create_key, new_token, revoke_key
 from talaria.settings.profiles import FolderTrust, Profiles
@@ -36,7 +36,7 @@ async def create(host: Hosted, name: str, *scopes: KeyScope) -> dict[str, str]:
     return headers
 
 
-def _is_approval(event: Heard) -> bool:
+def _is_approval(event: ServerSentEvent) -> bool:
     return event.name == "approval.requested"
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.api.server_process import serving
 from tests.app.program_with_model import scripted_program
-from tests.storage.engines import Place
+from tests.storage.engines import StoreLocation
 
 from talaria.testing.model_server import ModelServer
 
@@ -33,8 +33,8 @@ async def test_fuzzed_requests_cause_no_server_error(
     examples = 100 if request.config.getoption("--long") else 5
     settings = ""
     if engine == "postgres":
-        place: Place = request.getfixturevalue("postgres_place")
-        settings = f'[store]\nurl = "{place.address}"\nschema = "{place.schema}"\n'
+        store_location: StoreLocation = request.getfixturevalue("postgres_location")
+        settings = f'[store]\nurl = "{store_location.address}"\nschema = "{store_location.schema}"\n'
     async with serving(scripted_program(tmp_path, model, settings)) as api:
         fuzzing = await asyncio.create_subprocess_exec(
             _FUZZER,

@@ -8,7 +8,7 @@ import httpx
 import pytest
 from tests.api.server_process import client, serving
 from tests.app.program_with_model import scripted_program
-from tests.storage.engines import Place
+from tests.storage.engines import StoreLocation
 
 from talaria.testing.model_server import ModelServer
 
@@ -52,8 +52,8 @@ async def model() -> AsyncIterator[ModelServer]:
 async def http(request: pytest.FixtureRequest, tmp_path: Path, model: ModelServer) -> AsyncIterator[httpx.AsyncClient]:
     settings = ""
     if request.param == "postgres":
-        place: Place = request.getfixturevalue("postgres_place")
-        settings = f'[store]\nurl = "{place.address}"\nschema = "{place.schema}"\n'
+        store_location: StoreLocation = request.getfixturevalue("postgres_location")
+        settings = f'[store]\nurl = "{store_location.address}"\nschema = "{store_location.schema}"\n'
     async with serving(scripted_program(tmp_path, model, settings)) as api, client(api) as one:
         yield one
 

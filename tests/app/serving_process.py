@@ -92,5 +92,5 @@ def message(text: str) -> Message:
     return Message(role="user", parts=(Text(text),), at=datetime.now(UTC))
 
 
-async def said(chat: OpenSession, text: str) -> TurnEnd | None:
+async def send_message(chat: OpenSession, text: str) -> TurnEnd | None:
     return await chat.conversation.say(message(text), source="cli", external_id=new_id())

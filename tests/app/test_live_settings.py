@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.app.serving_process import Process, process, said
+from tests.app.serving_process import Process, process, send_message
 from tests.app.test_live_chat_settings import SHOWN_IN_CHATS
 from tests.app.test_live_work_settings import SHOWN_AT_WORK
 from tests.open_requests import change_request
@@ -193,13 +193,13 @@ async def test_changed_approval_mode_applies_to_an_open_session(tmp_path: Path) 
         await here.write("approval.mode", '"off"')
         chat = await here.open(attended=False)
         here.server.script(Say(calls=[Ask("terminal", {"command": "sudo -n true; echo first"})]), Say("one"))
-        await said(chat, "go")
+        await send_message(chat, "go")
         here.application.profile.config_file.write_text(
             here.application.profile.config_file.read_text().replace('mode = "off"', 'mode = "ask"')
         )
         await here.until(lambda: here.application.settings.approval.mode == "ask")
         here.server.script(Say(calls=[Ask("terminal", {"command": "sudo -n true; echo second"})]), Say("two"))
-        await said(chat, "again")
+        await send_message(chat, "again")
         results = [one.json["messages"][-1]["content"] for one in here.server.received]
         assert "first" in str(results[1])
         assert "Not allowed" in str(results[-1])
@@ -215,10 +215,10 @@ async def test_changed_limits_apply_to_the_next_turn_of_an_open_session(tmp_path
         chat = await here.open()
         calls = [Say(calls=[Ask("list_files", {"depth": number})]) for number in range(1, 4)]
         here.server.script(*calls, Say("done"))
-        assert not isinstance(await said(chat, "go"), TurnOutOfBudget)
+        assert not isinstance(await send_message(chat, "go"), TurnOutOfBudget)
         await here.write(key, value)
         here.server.script(*calls, Say("done"))
-        assert isinstance(await said(chat, "again"), TurnOutOfBudget)
+        assert isinstance(await send_message(chat, "again"), TurnOutOfBudget)
 
 
 async def test_changed_fallback_and_auxiliary_models_are_used(tmp_path: Path) -> None:
@@ -244,7 +244,7 @@ async def test_new_sessions_use_the_new_address_and_key_of_a_provider(tmp_path: 
         await here.write("providers.mine.key", '"NEW_KEY"')
         await here.until(lambda: application.secrets.get("NEW_KEY") == "key-number-two")
         other.otherwise(Say("Hello"))
-        await said(await here.open(), "Hi")
+        await send_message(await here.open(), "Hi")
         assert other.received[0].headers["authorization"] == "Bearer key-number-two"
         assert application.mask("It is key-number-two.") == f"It is {MASK}."
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from msgspec import structs
 from tests.app.program import Program
-from tests.app.serving_process import Process, process, said
+from tests.app.serving_process import Process, process, send_message
 from tests.cli.stored_sessions import converse
-from tests.cli.stored_sessions import said as a_message
+from tests.cli.stored_sessions import text_message as a_message
 
 from talaria.app.jobs import open_heartbeat, open_scheduler
 from talaria.contracts.jobs import JobRequest, JobRequester
@@ -33,7 +33,7 @@ BEATS = '[heartbeat]\nevery = "10m"\ntarget = "nowhere"\n'
 async def result_of(here: Process, chat: OpenSession, tool: str, arguments: dict[str, Any]) -> str:
     """Return the result of a tool call in the next turn, as the model reads it."""
     here.server.script(Say(calls=[Ask(tool, arguments)]))
-    await said(chat, "go")
+    await send_message(chat, "go")
     return str(here.server.received[-1].json["messages"][-1]["content"])
 
 
@@ -43,7 +43,7 @@ async def _allowed(here: Process, chat: OpenSession) -> object:
 
 async def _turn_seconds(here: Process, chat: OpenSession) -> object:
     here.server.script(Say(calls=[Ask("terminal", {"command": "sleep 1.1"})]))
-    return isinstance(await said(chat, "go"), TurnOutOfBudget)
+    return isinstance(await send_message(chat, "go"), TurnOutOfBudget)
 
 
 async def _delegated(here: Process, chat: OpenSession) -> object:

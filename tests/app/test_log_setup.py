@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from tests.agent.agent_fixture import Echo, Word
-from tests.commands.command_fixture import open_desk
+from tests.commands.command_fixture import open_chat_client
 
 from talaria.app.log_setup import LOG_NAME, LogFormat, LogLine, close_log, open_log
 from talaria.contracts.tool import Call
@@ -95,13 +95,13 @@ async def test_log_lines_of_interleaved_turns_and_threads_name_their_own_turn(pr
 async def test_log_line_of_a_turn_names_its_session(tmp_path: Path) -> None:
     async with (
         ModelServer() as server,
-        open_desk(tmp_path, server, '[log]\nformat = "json"\n', tools=(Echo(does=_break),)) as desk,
+        open_chat_client(tmp_path, server, '[log]\nformat = "json"\n', tools=(Echo(does=_break),)) as client,
     ):
         server.script(Say(calls=[Ask("echo", {})]))
-        await desk.say("hi")
-        (line,) = desk.application.identity.log_file.read_text().splitlines()
+        await client.say("hi")
+        (line,) = client.application.identity.log_file.read_text().splitlines()
         read = msgspec.json.decode(line, type=LogLine)
-        assert (read.message, read.session) == ("tool echo failed", desk.active_session.session_id)
+        assert (read.message, read.session) == ("tool echo failed", client.active_session.session_id)
         assert read.turn
         assert "ValueError" in read.error
 

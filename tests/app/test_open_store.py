@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from tests.app.program import Program
-from tests.cli.stored_sessions import converse, said
+from tests.cli.stored_sessions import converse, text_message
 
 from talaria.app.store import check_store, open_database, open_store, recover_store
 from talaria.contracts.store import Transaction
@@ -23,7 +23,7 @@ PAGE = 4096
 def profile(tmp_path: Path) -> Profile:
     """A profile with one session."""
     program = Program(tmp_path)
-    converse(program, NewSession(source="cli", title="Travel"), *(said(f"words {n} " * 40) for n in range(200)))
+    converse(program, NewSession(source="cli", title="Travel"), *(text_message(f"words {n} " * 40) for n in range(200)))
     return Profiles(tmp_path).active()
 
 

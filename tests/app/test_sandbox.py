@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 from tests.app.program_with_model import scripted_program, talk
-from tests.app.serving_process import Process, process, said
+from tests.app.serving_process import Process, process, send_message
 from tests.system.test_gateway_process import running
 
 from talaria.app.jobs import open_scheduler
@@ -47,7 +47,7 @@ async def result_of(here: Process, command: str, source: str) -> str:
     (here.request.surface.folder / "work").mkdir(exist_ok=True)
     chat = await here.open(source=source, folder=here.request.surface.folder / "work")
     here.server.script(Say(calls=[Ask("terminal", {"command": command})]), Say("done"))
-    await said(chat, "go")
+    await send_message(chat, "go")
     return str(here.server.received[-1].json["messages"][-1]["content"])
 
 
@@ -114,13 +114,13 @@ async def test_session_moved_to_a_chat_still_writes_to_its_original_folder(tmp_p
     async with process(tmp_path, **UNASKED) as here:
         chat = await here.open(folder=project)
         here.server.script(Say(calls=[Ask("terminal", {"command": "cd / && pwd"})]), Say("done"))
-        await said(chat, "go")
+        await send_message(chat, "go")
         await chat.conversation.close()
         (tmp_path / "served").mkdir()
         moved = await here.open(source="telegram", folder=tmp_path / "served", resume=chat.conversation.session_id)
         command = f"pwd; echo here >{project}/file; echo no >{tmp_path}/other"
         here.server.script(Say(calls=[Ask("terminal", {"command": command})]), Say("done"))
-        await said(moved, "again")
+        await send_message(moved, "again")
     assert (project / "file").read_text() == "here\n"
     assert not (tmp_path / "other").exists()
 

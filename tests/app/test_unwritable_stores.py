@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.app.program import TALARIA, Program
-from tests.cli.stored_sessions import converse, said
+from tests.cli.stored_sessions import converse, text_message
 
 from talaria.contracts.stores.sessions import NewSession
 from talaria.core.ids import new_id
@@ -32,7 +32,7 @@ class Disk:
         for path in (self.seed, self.disk, self.results):
             path.mkdir(mode=0o700)
         program = Program(self.seed)
-        converse(program, NewSession(source="cli", title="Travel"), said("to the lighthouse"))
+        converse(program, NewSession(source="cli", title="Travel"), text_message("to the lighthouse"))
         self.store = self.seed / "profiles" / "default" / "talaria.db"
         (self.store.parent / "config.toml").write_text("[gateway]\nport = 0\n[api]\nenabled = true\nport = 0\n")
 

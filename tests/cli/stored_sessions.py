@@ -66,7 +66,7 @@ def converse(program: Program, new: NewSession, *messages: Message, at: datetime
     return write(program, work, at=at)
 
 
-def said(text: str, *more: Part, role: Role = "user", at: datetime | None = None) -> Message:
+def text_message(text: str, *more: Part, role: Role = "user", at: datetime | None = None) -> Message:
     """Return a message with a text and further parts."""
     return Message(role=role, parts=(Text(text), *more), at=at or datetime.now(UTC))
 

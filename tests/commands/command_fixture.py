@@ -1,4 +1,4 @@
-"""A session to use commands in: a real application with a temporary profile, and a scripted model behind a socket."""
+"""A client for messages and commands: a real application with a temporary profile and a scripted model server."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -30,14 +30,14 @@ THEMES = ("dark", "light", "plain")
 
 
 @dataclass
-class RecordingPlace:
-    """Implements `Place`: records what is shown, and answers choices with ``answers`` in order."""
+class RecordingSurface:
+    """Implements `Surface`: records what is shown, and answers choices with ``answers`` in order."""
 
     name: str = "cli"
     address: Address | None = None
     display: Display = field(default_factory=Display)
     shown: list[str] = field(default_factory=list)
-    asked: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
+    questions: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
     answers: list[int | None] = field(default_factory=list)
     news: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -53,10 +53,10 @@ class RecordingPlace:
         self.news.set()
 
     async def choose(self, question: str, choices: Sequence[str]) -> int | None:
-        self.asked.append((question, tuple(choices)))
+        self.questions.append((question, tuple(choices)))
         return self.answers.pop(0) if self.answers else None
 
-    async def told(self, part: str) -> str:
+    async def wait_for_text(self, part: str) -> str:
         """Wait until a text that contains this part is shown, and return it."""
         async with asyncio.timeout(LIMIT):
             while True:
@@ -69,7 +69,7 @@ class RecordingPlace:
 
 @dataclass
 class RecordingScreen:
-    """Implements `Screen`: records what is done to it."""
+    """Implements `TerminalSurface`: records what is done to it."""
 
     theme: str = THEMES[0]
     keys: str = "Enter sends"
@@ -104,19 +104,19 @@ class RecordingScreen:
         self.left = True
 
 
-class Desk:
-    """A surface on which a person types commands; ``screen`` is ``None`` if it is a chat on a network."""
+class ChatClient:
+    """Send messages and commands as a person does; ``screen`` is ``None`` if it is a chat on a network."""
 
     def __init__(
         self,
         application: TalariaApplication,
         active_session: ActiveSession,
-        place: RecordingPlace,
+        surface: RecordingSurface,
         screen: RecordingScreen | None,
     ) -> None:
         self.application = application
         self.active_session = active_session
-        self.place = place
+        self.surface = surface
         self.screen = screen
         self.author = Author()
         self.commands: tuple[Command, ...] = REGISTRY
@@ -125,7 +125,7 @@ class Desk:
     @property
     def shown(self) -> list[str]:
         """Everything shown so far."""
-        return self.place.shown
+        return self.surface.shown
 
     async def use(self, text: str, **changes: Any) -> str:
         """Run a command and return what it shows; ``changes`` are other values for the context."""
@@ -149,7 +149,7 @@ class Desk:
         context = CommandContext(
             arguments="",
             active_session=self.active_session,
-            surface=self.place,
+            surface=self.surface,
             application=self.application,
             commands=self.commands,
             author=self.author,
@@ -165,7 +165,7 @@ class Desk:
 
 
 @asynccontextmanager
-async def open_desk(
+async def open_chat_client(
     home: Path,
     server: ModelServer,
     settings: str = "",
@@ -174,8 +174,8 @@ async def open_desk(
     chat: Address | None = None,
     key: str = "",
     **options: Any,
-) -> AsyncIterator[Desk]:
-    """Open a session; opened again in the same folder it has the same profile, as after a restart.
+) -> AsyncIterator[ChatClient]:
+    """Open a client; opened again in the same folder it has the same profile, as after a restart.
 
     ``settings`` are lines for config.toml, ``chat`` makes it a chat at that address, bound by ``key``; ``options``
     are changes of the `OpenRequest`. Sessions get no titles unless ``titled`` is set.
@@ -189,14 +189,14 @@ async def open_desk(
     name = chat.platform if chat else "cli"
     request = OpenRequest(surface=SurfaceInfo(source=name, folder=folder, lasting=True), titled=False)
     request = change_request(request, **options)
-    place = RecordingPlace(name, chat)
+    surface = RecordingSurface(name, chat)
     async with asyncio.TaskGroup() as jobs, AsyncExitStack() as stack:
         loaded = load_settings(profile, environment)
         application = open_application(loaded, profile, read_secrets(profile, environment), environment, stack)
         events: list[TurnEvent] = []
         active_session = ActiveSession(application, request, events.append, jobs, key=key, address=chat)
-        desk = Desk(application, active_session, place, None if chat else RecordingScreen())
-        desk.events = events
+        client = ChatClient(application, active_session, surface, None if chat else RecordingScreen())
+        client.events = events
         stack.push_async_callback(active_session.close)
         await active_session.open()
         active_session.start_background_task(
@@ -204,7 +204,7 @@ async def open_desk(
                 jobs, lambda: active_session.session_id if active_session.is_open else None
             )
         )
-        yield desk
+        yield client
 
 
 def _write_profile(folder: Path, server: ModelServer, settings: str, secrets: str) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.app.session.test_user_shell import is_dead
-from tests.commands.command_fixture import Desk, open_desk
+from tests.commands.command_fixture import ChatClient, open_chat_client
 
 from talaria.commands.command import Author, Command
 from talaria.commands.registry import REGISTRY, load_custom_commands, resolve_command
@@ -15,9 +15,9 @@ from talaria.testing.wait import LIMIT, until
 
 
 @pytest.fixture
-async def desk(tmp_path: Path, server: ModelServer) -> AsyncIterator[Desk]:
-    async with open_desk(tmp_path, server) as desk:
-        yield desk
+async def client(tmp_path: Path, server: ModelServer) -> AsyncIterator[ChatClient]:
+    async with open_chat_client(tmp_path, server) as client:
+        yield client
 
 
 class Folder:
@@ -41,10 +41,10 @@ def folder(tmp_path: Path) -> Folder:
     return Folder(tmp_path / "commands")
 
 
-def load_commands(desk: Desk, folder: Folder) -> None:
+def load_commands(client: ChatClient, folder: Folder) -> None:
     commands, remarks = folder.load()
     assert remarks == ()
-    desk.commands = (*REGISTRY, *commands)
+    client.commands = (*REGISTRY, *commands)
 
 
 @pytest.mark.parametrize(
@@ -61,50 +61,52 @@ def load_commands(desk: Desk, folder: Folder) -> None:
     ],
 )
 async def test_prompt_is_sent_with_its_arguments_filled_in(
-    desk: Desk, folder: Folder, body: str, typed: str, sent: str
+    client: ChatClient, folder: Folder, body: str, typed: str, sent: str
 ) -> None:
     folder.write("own.md", f"---\nhelp: My own.\n---\n{body}\n")
-    load_commands(desk, folder)
-    assert await desk.use(typed) == ""
-    await desk.active_session.chat.conversation.settled()
-    assert await desk.transcript() == [("user", sent), ("assistant", "ok")]
+    load_commands(client, folder)
+    assert await client.use(typed) == ""
+    await client.active_session.chat.conversation.settled()
+    assert await client.transcript() == [("user", sent), ("assistant", "ok")]
 
 
-async def test_custom_commands_appear_in_help_and_are_found_by_name_and_alias(desk: Desk, folder: Folder) -> None:
+async def test_custom_commands_appear_in_help_and_are_found_by_name_and_alias(
+    client: ChatClient, folder: Folder
+) -> None:
     folder.write("review.md", "---\nhelp: Look for faults.\nhint: '[file]'\naliases: rv, [/look]\n---\nLook at $1.")
     folder.write("tests.md", "---\nrun: make test\n---\n")
     folder.write("Plain.md", "# Be plain\nfrom now on")
-    load_commands(desk, folder)
-    shown = await desk.use("/help")
+    load_commands(client, folder)
+    shown = await client.use("/help")
     assert shown.endswith(
         "**Your own**\n\n- `/plain` Be plain\n- `/review [file]` Look for faults.\n- `/tests` Run `make test`"
     )
-    assert "Also: `/rv`, `/look`" in await desk.use("/help review")
+    assert "Also: `/rv`, `/look`" in await client.use("/help review")
     for name in ("/review", "RV", "look", "/rev"):
-        found = resolve_command(name, desk.commands)
+        found = resolve_command(name, client.commands)
         assert found is not None
         assert found.name == "review"
 
 
 @pytest.mark.slow
 async def test_shell_command_runs_in_the_session_folder_without_the_model(
-    desk: Desk, folder: Folder, server: ModelServer
+    client: ChatClient, folder: Folder, server: ModelServer
 ) -> None:
     folder.write("where.md", "---\nrun: pwd; ls\n---\nWhat is here.")
-    load_commands(desk, folder)
-    work = desk.active_session.chat.workspace.folder
+    load_commands(client, folder)
+    work = client.active_session.chat.workspace.folder
     (work / "notes.txt").touch()
-    assert await desk.use("/where") == f"```\n{work}\nnotes.txt\n```"
-    assert (server.received, await desk.transcript()) == ([], [])
+    assert await client.use("/where") == f"```\n{work}\nnotes.txt\n```"
+    assert (server.received, await client.transcript()) == ([], [])
 
 
 @pytest.mark.slow
-async def test_arguments_reach_the_shell_as_parameters_and_never_as_code(desk: Desk, folder: Folder) -> None:
+async def test_arguments_reach_the_shell_as_parameters_and_never_as_code(client: ChatClient, folder: Folder) -> None:
     folder.write("show.md", """---\nrun: printf '<%s>' "$#" "$1" "$@"\n---\n""")
-    load_commands(desk, folder)
-    shown = await desk.use("/show 'a  b' $(touch owned) ; touch owned")
+    load_commands(client, folder)
+    shown = await client.use("/show 'a  b' $(touch owned) ; touch owned")
     assert shown == "```\n<6><a  b><a  b><$(touch><owned)><;><touch><owned>\n```"
-    assert not (desk.active_session.chat.workspace.folder / "owned").exists()
+    assert not (client.active_session.chat.workspace.folder / "owned").exists()
 
 
 @pytest.mark.slow
@@ -119,69 +121,69 @@ async def test_arguments_reach_the_shell_as_parameters_and_never_as_code(desk: D
     ],
 )
 async def test_output_and_exit_code_of_a_shell_command_are_shown(
-    desk: Desk, folder: Folder, line: str, shown: str
+    client: ChatClient, folder: Folder, line: str, shown: str
 ) -> None:
     folder.write("own.md", f"---\nrun: {line}\n---\n")
-    load_commands(desk, folder)
-    assert await desk.use("/own") == shown
+    load_commands(client, folder)
+    assert await client.use("/own") == shown
 
 
 @pytest.mark.slow
-async def test_multi_line_shell_command_runs_as_one_script(desk: Desk, folder: Folder) -> None:
+async def test_multi_line_shell_command_runs_as_one_script(client: ChatClient, folder: Folder) -> None:
     folder.write("own.md", "---\nrun: |\n  for one in a b\n  do echo $one\n  done\n---\n")
-    load_commands(desk, folder)
-    assert await desk.use("/own") == "```\na\nb\n```"
+    load_commands(client, folder)
+    assert await client.use("/own") == "```\na\nb\n```"
 
 
 @pytest.mark.slow
-async def test_cancelled_shell_command_leaves_no_process_running(desk: Desk, folder: Folder) -> None:
+async def test_cancelled_shell_command_leaves_no_process_running(client: ChatClient, folder: Folder) -> None:
     folder.write("own.md", "---\nrun: echo $$ > pid; sleep 600\n---\n")
-    load_commands(desk, folder)
-    pid = desk.active_session.chat.workspace.folder / "pid"
+    load_commands(client, folder)
+    pid = client.active_session.chat.workspace.folder / "pid"
     async with asyncio.TaskGroup() as group:
-        running = group.create_task(desk.use("/own"))
+        running = group.create_task(client.use("/own"))
         await until(lambda: pid.exists() and pid.read_text().strip())
         running.cancel()
     assert is_dead(pid)
 
 
 @pytest.mark.slow
-async def test_stop_ends_a_running_shell_command(desk: Desk, folder: Folder) -> None:
+async def test_stop_ends_a_running_shell_command(client: ChatClient, folder: Folder) -> None:
     folder.write("own.md", "---\nrun: echo begun; touch here; sleep 600\n---\n")
-    load_commands(desk, folder)
+    load_commands(client, folder)
     async with asyncio.TaskGroup() as group, asyncio.timeout(LIMIT):
-        running = group.create_task(desk.use("/own"))
-        await until((desk.active_session.chat.workspace.folder / "here").exists)
-        assert await desk.use("/stop") == ""
+        running = group.create_task(client.use("/own"))
+        await until((client.active_session.chat.workspace.folder / "here").exists)
+        assert await client.use("/stop") == ""
         assert (await running).endswith("```\nbegun\n```\n\nEnded by SIGKILL.")
-    assert await desk.use("/stop") == "Nothing is running."
+    assert await client.use("/stop") == "Nothing is running."
 
 
 @pytest.mark.slow
 async def test_shell_command_runs_during_a_turn_and_prompt_after_it(
-    desk: Desk, folder: Folder, server: ModelServer
+    client: ChatClient, folder: Folder, server: ModelServer
 ) -> None:
     folder.write("own.md", "---\nrun: echo hi\n---\n")
     folder.write("ask.md", "And then?")
-    load_commands(desk, folder)
+    load_commands(client, folder)
     server.script(Say(calls=[Ask("clarify", {"question": "Where?"})]))
-    await desk.use("/queue go")
-    questions = desk.active_session.chat.questions
+    await client.use("/queue go")
+    questions = client.active_session.chat.questions
     await until(lambda: questions.waiting)
-    assert await desk.use("/own") == "```\nhi\n```"
-    await desk.use("/ask")
+    assert await client.use("/own") == "```\nhi\n```"
+    await client.use("/ask")
     questions.answer(questions.waiting[0], "here")
-    await desk.active_session.chat.conversation.settled()
-    assert [text for role, text in await desk.transcript() if role == "user"] == ["go", "And then?"]
+    await client.active_session.chat.conversation.settled()
+    assert [text for role, text in await client.transcript() if role == "user"] == ["go", "And then?"]
 
 
-async def test_guest_can_use_prompt_commands_but_not_shell_commands(desk: Desk, folder: Folder) -> None:
+async def test_guest_can_use_prompt_commands_but_not_shell_commands(client: ChatClient, folder: Folder) -> None:
     folder.write("own.md", "---\nrun: touch owned\n---\n")
     folder.write("ask.md", "Hello.")
-    load_commands(desk, folder)
+    load_commands(client, folder)
     stranger = Author("eve", owner=False)
-    assert "Only the owner" in await desk.use("/own", author=stranger)
-    assert await desk.use("/ask", author=stranger) == ""
+    assert "Only the owner" in await client.use("/own", author=stranger)
+    assert await client.use("/ask", author=stranger) == ""
 
 
 @pytest.mark.parametrize(

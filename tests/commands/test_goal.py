@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.commands.command_fixture import Desk, open_desk
+from tests.commands.command_fixture import ChatClient, open_chat_client
 
 from talaria.commands.command import Author
 from talaria.core.addresses import Address
@@ -46,152 +46,157 @@ def models(server: ModelServer) -> Models:
 
 
 @pytest.fixture(params=["terminal", "chat"])
-async def desk(
+async def client(
     request: pytest.FixtureRequest, tmp_path: Path, server: ModelServer, models: Models
-) -> AsyncIterator[Desk]:
+) -> AsyncIterator[ChatClient]:
     chat = CHAT if request.param == "chat" else None
     settings = '[access]\nowners = ["telegram:7"]\n'
-    async with open_desk(tmp_path, server, settings, chat=chat, key="telegram:7" if chat else "") as desk:
-        desk.author = Author(id="7")
-        yield desk
+    async with open_chat_client(tmp_path, server, settings, chat=chat, key="telegram:7" if chat else "") as client:
+        client.author = Author(id="7")
+        yield client
 
 
-async def wait_for_notice(desk: Desk, part: str) -> str:
+async def wait_for_notice(client: ChatClient, part: str) -> str:
     found: list[str] = []
 
     def is_noticed() -> bool:
-        found[:] = [event.text for event in desk.events if isinstance(event, Noticed) and part in event.text]
+        found[:] = [event.text for event in client.events if isinstance(event, Noticed) and part in event.text]
         return bool(found)
 
     await until(is_noticed)
     return found[-1]
 
 
-async def test_goal_runs_turns_until_the_judge_finds_it_reached(desk: Desk, models: Models) -> None:
+async def test_goal_runs_turns_until_the_judge_finds_it_reached(client: ChatClient, models: Models) -> None:
     models.verdicts = [NOT_YET]
-    shown = await desk.use("/goal Win the game")
+    shown = await client.use("/goal Win the game")
     assert "Goal (active, 0 of 20 turns): Win the game" in shown
     assert (
-        await wait_for_notice(desk, "not reached yet") == "Goal: not reached yet (1 of 20 turns): One part is missing."
+        await wait_for_notice(client, "not reached yet")
+        == "Goal: not reached yet (1 of 20 turns): One part is missing."
     )
-    await wait_for_notice(desk, "Goal reached (2 of 20 turns)")
-    transcript = await desk.transcript()
+    await wait_for_notice(client, "Goal reached (2 of 20 turns)")
+    transcript = await client.transcript()
     assert [role for role, _ in transcript] == ["user", "assistant"] * 2
     assert transcript[0] == ("user", "Win the game")
-    assert "Goal reached (2 of 20 turns): Win the game" in await desk.use("/goal status")
-    history = await desk.use("/goal history")
+    assert "Goal reached (2 of 20 turns): Win the game" in await client.use("/goal status")
+    history = await client.use("/goal history")
     assert "**continue**: One part is missing." in history
     assert "**done**: It is shown." in history
 
 
-async def test_every_goal_command_reports_that_there_is_no_goal(desk: Desk) -> None:
+async def test_every_goal_command_reports_that_there_is_no_goal(client: ChatClient) -> None:
     for command in ("/goal", "/goal status", "/goal pause", "/goal clear", "/subgoal"):
-        assert "There is no goal" in await desk.use(command)
+        assert "There is no goal" in await client.use(command)
     for command in ("/goal resume", "/subgoal be quick", "/subgoal remove 1"):
-        assert "There is no goal" in await desk.use(command)
-    assert "No turn has been judged yet" in await desk.use("/goal history")
+        assert "There is no goal" in await client.use(command)
+    assert "No turn has been judged yet" in await client.use("/goal history")
 
 
-async def test_goal_can_be_shown_paused_and_cleared_but_not_replaced_during_a_turn(desk: Desk, models: Models) -> None:
+async def test_goal_can_be_shown_paused_and_cleared_but_not_replaced_during_a_turn(
+    client: ChatClient, models: Models
+) -> None:
     models.hold.clear()
-    await desk.use("/goal Win the game")
+    await client.use("/goal Win the game")
     await until(lambda: models.calls > 0)
-    assert "stop it first (`/stop`)" in await desk.use("/goal Lose the game")
-    assert "Win the game" in await desk.use("/goal")
-    assert "paused" in await desk.use("/goal pause")
-    assert "stop it first (`/stop`)" in await desk.use("/goal resume")
-    assert "cleared" in await desk.use("/goal clear")
+    assert "stop it first (`/stop`)" in await client.use("/goal Lose the game")
+    assert "Win the game" in await client.use("/goal")
+    assert "paused" in await client.use("/goal pause")
+    assert "stop it first (`/stop`)" in await client.use("/goal resume")
+    assert "cleared" in await client.use("/goal clear")
     models.hold.set()
-    await desk.active_session.chat.conversation.settled()
+    await client.active_session.chat.conversation.settled()
     assert models.judged == []
 
 
-async def test_guest_cannot_replace_a_goal_during_a_turn(desk: Desk, models: Models) -> None:
+async def test_guest_cannot_replace_a_goal_during_a_turn(client: ChatClient, models: Models) -> None:
     models.hold.clear()
-    await desk.use("/goal Win the game")
+    await client.use("/goal Win the game")
     await until(lambda: models.calls > 0)
-    assert "stop it first" in await desk.use("/goal Lose the game", author=Author("ann", owner=False))
+    assert "stop it first" in await client.use("/goal Lose the game", author=Author("ann", owner=False))
     models.hold.set()
 
 
-async def test_resuming_a_goal_starts_a_turn(desk: Desk, models: Models) -> None:
+async def test_resuming_a_goal_starts_a_turn(client: ChatClient, models: Models) -> None:
     models.verdicts = [NOT_YET]
-    await desk.use("/goal Win the game | budget: 1 turn")
-    assert "its budget of 1 turn is used up" in await wait_for_notice(desk, "Goal paused")
-    assert "(active, 0 of 1 turns)" in await desk.use("/goal resume")
-    await wait_for_notice(desk, "Goal reached")
+    await client.use("/goal Win the game | budget: 1 turn")
+    assert "its budget of 1 turn is used up" in await wait_for_notice(client, "Goal paused")
+    assert "(active, 0 of 1 turns)" in await client.use("/goal resume")
+    await wait_for_notice(client, "Goal reached")
 
 
-async def test_criteria_are_added_listed_and_removed(desk: Desk, models: Models) -> None:
+async def test_criteria_are_added_listed_and_removed(client: ChatClient, models: Models) -> None:
     models.verdicts = [NOT_YET]
-    desk.author = Author(id="1")
-    await desk.use("/goal Win the game | budget: 1 turn")
-    await wait_for_notice(desk, "Goal paused")
-    await desk.use("/subgoal be quick")
-    assert await desk.use("/subgoal remove the rust") == "1. be quick\n2. remove the rust"
-    assert await desk.use("/subgoal remove 1") == "1. remove the rust"
-    assert "no criterion 9" in await desk.use("/subgoal remove 9")
-    assert "Which one?" in await desk.use("/subgoal remove")
-    assert "Criterion 1: remove the rust" in await desk.use("/goal")
-    await desk.use("/goal resume")
-    await wait_for_notice(desk, "Goal reached")
+    client.author = Author(id="1")
+    await client.use("/goal Win the game | budget: 1 turn")
+    await wait_for_notice(client, "Goal paused")
+    await client.use("/subgoal be quick")
+    assert await client.use("/subgoal remove the rust") == "1. be quick\n2. remove the rust"
+    assert await client.use("/subgoal remove 1") == "1. remove the rust"
+    assert "no criterion 9" in await client.use("/subgoal remove 9")
+    assert "Which one?" in await client.use("/subgoal remove")
+    assert "Criterion 1: remove the rust" in await client.use("/goal")
+    await client.use("/goal resume")
+    await wait_for_notice(client, "Goal reached")
     assert "remove the rust" in models.judged[-1]
 
 
 @pytest.mark.slow
-async def test_verify_command_of_a_goal_runs_in_the_session_folder(desk: Desk, models: Models, tmp_path: Path) -> None:
+async def test_verify_command_of_a_goal_runs_in_the_session_folder(
+    client: ChatClient, models: Models, tmp_path: Path
+) -> None:
     write = Ask("write_file", {"path": "proof.txt", "content": "here"})
     models.replies = [Say("I am done."), Say(calls=[write]), Say("Now I am.")]
-    await desk.use("/goal Write it\nverify: echo looking; test -f proof.txt")
-    await wait_for_notice(desk, "Goal reached (2 of 20 turns)")
-    history = await desk.use("/goal history")
+    await client.use("/goal Write it\nverify: echo looking; test -f proof.txt")
+    await wait_for_notice(client, "Goal reached (2 of 20 turns)")
+    history = await client.use("/goal history")
     assert "(exit code 1): `echo looking; test -f proof.txt` ended with exit code 1: looking" in history
     assert "(exit code 0): It is shown." in history
     assert (tmp_path / "work" / "proof.txt").read_text() == "here"
-    assert desk.active_session.chat.workspace.folder == tmp_path / "work"
+    assert client.active_session.chat.workspace.folder == tmp_path / "work"
 
 
-async def test_verify_command_of_a_guest_needs_approval(desk: Desk, models: Models) -> None:
+async def test_verify_command_of_a_guest_needs_approval(client: ChatClient, models: Models) -> None:
     models.verdicts = [DONE]
-    await desk.use("/goal Win | verify: cat ~/.ssh/id_ed25519", author=Author("ann", owner=False))
-    await until(lambda: any(isinstance(event, ApprovalAsked) for event in desk.events))
-    question = next(event for event in desk.events if isinstance(event, ApprovalAsked))
+    await client.use("/goal Win | verify: cat ~/.ssh/id_ed25519", author=Author("ann", owner=False))
+    await until(lambda: any(isinstance(event, ApprovalAsked) for event in client.events))
+    question = next(event for event in client.events if isinstance(event, ApprovalAsked))
     assert ".ssh" in question.summary
-    desk.active_session.chat.questions.answer(question.id, "no")
-    assert "It wasn't allowed to run" in await wait_for_notice(desk, "not reached yet")
-    await desk.use("/goal clear")
+    client.active_session.chat.questions.answer(question.id, "no")
+    assert "It wasn't allowed to run" in await wait_for_notice(client, "not reached yet")
+    await client.use("/goal clear")
 
 
 async def test_goal_continues_after_the_program_was_restarted(
     tmp_path: Path, server: ModelServer, models: Models
 ) -> None:
     models.hold.clear()
-    async with open_desk(tmp_path, server) as desk:
-        await desk.use("/goal Win the game")
+    async with open_chat_client(tmp_path, server) as client:
+        await client.use("/goal Win the game")
         await until(lambda: bool(server.received))
     models.hold.set()
-    async with open_desk(tmp_path, server, session=LatestSession()) as desk:
-        await wait_for_notice(desk, "Goal reached")
-        assert [text for role, text in await desk.transcript() if role == "user"] == ["Win the game"]
+    async with open_chat_client(tmp_path, server, session=LatestSession()) as client:
+        await wait_for_notice(client, "Goal reached")
+        assert [text for role, text in await client.transcript() if role == "user"] == ["Win the game"]
 
 
 async def test_budget_of_a_goal_comes_from_the_settings(tmp_path: Path, server: ModelServer, models: Models) -> None:
     settings = "[goals]\nmax_turns = 7\nmax_tokens = 200000\nmax_dollars = 1.5\nmax_minutes = 90\n"
     settings += "[models.scripted]\ninput_price = 3.0\noutput_price = 15.0\n"
-    async with open_desk(tmp_path, server, settings) as desk:
-        await desk.use("/goal Win the game")
-        await wait_for_notice(desk, "Goal reached")
-        assert "- Budget: 7 turns, 200,000 tokens, $1.50, 1.5 h" in await desk.use("/goal")
+    async with open_chat_client(tmp_path, server, settings) as client:
+        await client.use("/goal Win the game")
+        await wait_for_notice(client, "Goal reached")
+        assert "- Budget: 7 turns, 200,000 tokens, $1.50, 1.5 h" in await client.use("/goal")
 
 
 @pytest.mark.slow
 async def test_verify_command_that_times_out_is_killed_with_its_children(
     tmp_path: Path, server: ModelServer, models: Models
 ) -> None:
-    async with open_desk(tmp_path, server, "[goals]\nverify_seconds = 1\n") as desk:
-        await desk.use("/goal Win | verify: echo begun; sleep 60 & echo $! > pid; wait | budget: 1 turn")
-        await wait_for_notice(desk, "Goal paused")
-        assert "[stopped after 1 s]" in await desk.use("/goal history")
+    async with open_chat_client(tmp_path, server, "[goals]\nverify_seconds = 1\n") as client:
+        await client.use("/goal Win | verify: echo begun; sleep 60 & echo $! > pid; wait | budget: 1 turn")
+        await wait_for_notice(client, "Goal paused")
+        assert "[stopped after 1 s]" in await client.use("/goal history")
         pid = int((tmp_path / "work" / "pid").read_text())
         await until(lambda: not _is_running(pid))
 
@@ -200,11 +205,11 @@ async def test_verify_command_that_times_out_is_killed_with_its_children(
 async def test_pausing_a_goal_kills_its_running_verify_command(
     tmp_path: Path, server: ModelServer, models: Models
 ) -> None:
-    async with open_desk(tmp_path, server) as desk:
-        await desk.use("/goal Win | verify: sleep 60 & echo $! > pid.new; mv pid.new pid; wait")
+    async with open_chat_client(tmp_path, server) as client:
+        await client.use("/goal Win | verify: sleep 60 & echo $! > pid.new; mv pid.new pid; wait")
         file = tmp_path / "work" / "pid"
         await until(file.exists)
-        await desk.use("/goal pause")
+        await client.use("/goal pause")
         await until(lambda: not _is_running(int(file.read_text())))
         assert models.judged == []
 

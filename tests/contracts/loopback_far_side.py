@@ -40,9 +40,11 @@ class LoopbackFarSide:
     async def reacts(self, at: Address, message_id: str, emoji: str) -> None:
         self._network.press(at, message_id, reaction=emoji)
 
-    async def marks(self, at: Address, message_id: str) -> list[str]:
-        marks = [one.text for one in self._network.records if (one.kind, one.message_id) == ("reaction", message_id)]
-        return list(filter(None, marks[-1:]))
+    async def own_reactions(self, at: Address, message_id: str) -> list[str]:
+        own_reactions = [
+            one.text for one in self._network.records if (one.kind, one.message_id) == ("reaction", message_id)
+        ]
+        return list(filter(None, own_reactions[-1:]))
 
     async def redelivers(self) -> bool:
         return False
@@ -65,8 +67,8 @@ class LoopbackFarSide:
         edits = [one for one in self._network.records if (one.kind, one.message_id) == ("edit", post.message_id)]
         return edits[-1] if edits else post
 
-    async def disrupt(self, trouble: FailureKind) -> bool:
-        match trouble:
+    async def disrupt(self, failure: FailureKind) -> bool:
+        match failure:
             case "slow_down":
                 self._network.disrupt(Fault("post", "slow_down", 0, seconds=3))
             case "failing":

@@ -7,7 +7,7 @@ from talaria.core.messages import Message, Role, Text
 from talaria.testing.clock import NOON
 
 
-def said(text: str, role: Role = "user", at: datetime = NOON) -> Message:
+def text_message(text: str, role: Role = "user", at: datetime = NOON) -> Message:
     """Return a message with one text part."""
     return Message(role=role, parts=(Text(text),), at=at)
 

@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 import pytest
-from tests.contracts.session_leases import lane
+from tests.contracts.session_leases import claim_session_lease
 
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.queues import Arrival, InboxItem, SessionClaim
@@ -26,7 +26,7 @@ def put(tx: Transaction, external_id: str, session: SessionId = ONE, priority: i
 
 
 def claim_session(tx: Transaction) -> SessionClaim:
-    claim = lane(tx, MINUTE)
+    claim = claim_session_lease(tx, MINUTE)
     assert claim is not None
     return claim
 
@@ -91,7 +91,7 @@ def test_session_without_waiting_messages_is_not_listed_but_can_be_claimed(mine:
     item = put(mine, "1")
     mine.inbox.settle([item.id])
     assert mine.inbox.list_unowned(9) == []
-    claim = lane(mine, MINUTE, ONE)
+    claim = claim_session_lease(mine, MINUTE, ONE)
     assert claim is not None
     assert mine.inbox.take(claim, new_turn_id()) == []
 

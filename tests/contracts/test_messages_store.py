@@ -7,7 +7,7 @@ from datetime import timedelta, timezone
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.contracts.sample_messages import said, texts
+from tests.contracts.sample_messages import text_message, texts
 
 from talaria.contracts.store import Database, Transaction
 from talaria.contracts.stores.sessions import NewSession, StoredMessage
@@ -24,8 +24,8 @@ def session(mine: Transaction) -> SessionId:
 
 
 def test_messages_are_loaded_in_the_order_they_were_stored(mine: Transaction, session: SessionId) -> None:
-    assert mine.messages.append(session, [said("a"), said("b")]) == 2
-    assert mine.messages.append(session, [said("c", at=NOON - timedelta(days=1))]) == 3
+    assert mine.messages.append(session, [text_message("a"), text_message("b")]) == 2
+    assert mine.messages.append(session, [text_message("c", at=NOON - timedelta(days=1))]) == 3
     assert texts(mine.messages.load(session)) == [(1, "a"), (2, "b"), (3, "c")]
 
 
@@ -57,7 +57,7 @@ def test_message_without_parts_is_loaded_unchanged(mine: Transaction, session: S
 
 def test_message_time_is_stored_from_any_time_zone(mine: Transaction, session: SessionId) -> None:
     there = NOON.astimezone(timezone(timedelta(hours=9)))
-    mine.messages.append(session, [said("a", at=there)])
+    mine.messages.append(session, [text_message("a", at=there)])
     assert mine.messages.load(session)[0].message.at == NOON
 
 
@@ -79,12 +79,12 @@ def test_message_with_any_text_is_loaded_unchanged(mine: Transaction, session: S
 
 def test_very_long_message_is_loaded_in_full(mine: Transaction, session: SessionId) -> None:
     text = "".join(f"{number:x} 漢字{number} " for number in range(60_000))
-    mine.messages.append(session, [said(text)])
+    mine.messages.append(session, [text_message(text)])
     assert mine.messages.load(session)[0].message.text == text
 
 
 def test_transcript_is_loaded_in_pages_from_any_message(mine: Transaction, session: SessionId) -> None:
-    mine.messages.append(session, [said(letter) for letter in "abcdef"])
+    mine.messages.append(session, [text_message(letter) for letter in "abcdef"])
     assert texts(mine.messages.load(session, after=4)) == [(5, "e"), (6, "f")]
     assert texts(mine.messages.load(session, after=1, limit=2)) == [(2, "b"), (3, "c")]
     assert mine.messages.load(session, after=6) == []
@@ -92,16 +92,16 @@ def test_transcript_is_loaded_in_pages_from_any_message(mine: Transaction, sessi
 
 
 def test_pages_of_a_branch_include_messages_of_its_parent(mine: Transaction, session: SessionId) -> None:
-    mine.messages.append(session, [said(letter) for letter in "abc"])
+    mine.messages.append(session, [text_message(letter) for letter in "abc"])
     branch = mine.sessions.create(NewSession(source="cli", parent_id=session, parent_seq=3)).id
-    mine.messages.append(branch, [said("d"), said("e")])
+    mine.messages.append(branch, [text_message("d"), text_message("e")])
     assert texts(mine.messages.load(branch, after=1, limit=3)) == [(2, "b"), (3, "c"), (4, "d")]
     assert texts(mine.messages.load(branch, after=3)) == [(4, "d"), (5, "e")]
     assert texts(mine.messages.last(branch, 3)) == [(3, "c"), (4, "d"), (5, "e")]
 
 
 def test_newest_messages_are_returned_oldest_first(mine: Transaction, session: SessionId) -> None:
-    mine.messages.append(session, [said(letter) for letter in "abcd"])
+    mine.messages.append(session, [text_message(letter) for letter in "abcd"])
     assert texts(mine.messages.last(session, 2)) == [(3, "c"), (4, "d")]
     assert len(mine.messages.last(session, 9)) == 4
     assert mine.messages.last(session, 0) == []
@@ -112,14 +112,14 @@ def test_unknown_session_has_no_messages_and_accepts_none(mine: Transaction) -> 
     assert (mine.messages.load(nowhere), mine.messages.last(nowhere, 1)) == ([], [])
     assert mine.messages.with_platform_id(nowhere, "1") is None
     with pytest.raises(NotFound):
-        mine.messages.append(nowhere, [said("a")])
+        mine.messages.append(nowhere, [text_message("a")])
 
 
 def test_new_message_updates_time_and_message_count_of_its_session(
     mine: Transaction, session: SessionId, clock: SettableClock
 ) -> None:
     clock.advance(timedelta(hours=1))
-    mine.messages.append(session, [said("a"), said("b")])
+    mine.messages.append(session, [text_message("a"), text_message("b")])
     changed = mine.sessions.get(session)
     assert changed is not None
     assert (changed.updated_at, changed.message_count) == (clock.now(), 2)
@@ -149,7 +149,7 @@ async def test_appends_from_many_tasks_leave_no_gaps(store: ThreadedStore, datab
     session = (await store.write(lambda tx: tx.sessions.create(NewSession(source="cli")))).id
 
     def append(text: str) -> Callable[[Transaction], int]:
-        return lambda tx: tx.messages.append(session, [said(text)])
+        return lambda tx: tx.messages.append(session, [text_message(text)])
 
     async def append_five(name: int) -> list[int]:
         return [await store.write(append(f"{name}.{index}")) for index in range(5)]

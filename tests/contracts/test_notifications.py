@@ -7,9 +7,9 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 
 import pytest
-from tests.storage.concurrent_processes import crowd
-from tests.storage.engines import Place
-from tests.storage.subscription_probe import clear, notified, wait_until_connected, woken
+from tests.storage.concurrent_processes import start_workers
+from tests.storage.engines import StoreLocation
+from tests.storage.subscription_probe import clear, notified, wait_for_wake_up, wait_until_connected
 
 from talaria.contracts.clock import SystemClock
 from talaria.contracts.store import Subscription, Transaction
@@ -24,9 +24,9 @@ WORKERS = 8
 
 
 @asynccontextmanager
-async def opened(place: Place, *, poll_seconds: float = NEVER) -> AsyncIterator[ThreadedStore]:
+async def opened(store_location: StoreLocation, *, poll_seconds: float = NEVER) -> AsyncIterator[ThreadedStore]:
     """Open a store whose subscriptions wake only by notifications, unless a test sets a poll interval."""
-    store = place.open_store(SystemClock(), poll_seconds=poll_seconds)
+    store = store_location.open_store(SystemClock(), poll_seconds=poll_seconds)
     try:
         yield store
     finally:
@@ -44,15 +44,15 @@ async def subscribed(store: ThreadedStore, other: ThreadedStore, *topics: str) -
 
 
 @pytest.fixture
-async def store(place: Place) -> AsyncIterator[ThreadedStore]:
-    async with opened(place) as store:
+async def store(store_location: StoreLocation) -> AsyncIterator[ThreadedStore]:
+    async with opened(store_location) as store:
         yield store
 
 
 @pytest.fixture
-async def other(place: Place) -> AsyncIterator[ThreadedStore]:
+async def other(store_location: StoreLocation) -> AsyncIterator[ThreadedStore]:
     """The same store, as another process has it open."""
-    async with opened(place) as store:
+    async with opened(store_location) as store:
         yield store
 
 
@@ -150,13 +150,13 @@ async def test_read_transaction_cannot_notify(store: ThreadedStore, other: Threa
 
 
 async def test_process_that_exits_at_once_still_notifies(
-    store: ThreadedStore, other: ThreadedStore, place: Place
+    store: ThreadedStore, other: ThreadedStore, store_location: StoreLocation
 ) -> None:
-    with crowd(1, "notify", place, "inbox") as [worker]:
+    with start_workers(1, "notify", store_location, "inbox") as [worker]:
         async with subscribed(store, other, "inbox") as [subscription]:
             worker.start()
             await notified(subscription)
-            assert await asyncio.to_thread(worker.hear) is None
+            assert await asyncio.to_thread(worker.read_answer) is None
 
 
 async def test_first_wait_of_a_subscription_returns_at_once_without_a_notification(store: ThreadedStore) -> None:
@@ -165,10 +165,10 @@ async def test_first_wait_of_a_subscription_returns_at_once_without_a_notificati
         assert not await subscription.wait()
 
 
-async def test_a_subscription_wakes_periodically_without_a_notification(place: Place) -> None:
-    async with opened(place, poll_seconds=0.01) as store, store.subscribe("inbox") as subscription:
+async def test_a_subscription_wakes_periodically_without_a_notification(store_location: StoreLocation) -> None:
+    async with opened(store_location, poll_seconds=0.01) as store, store.subscribe("inbox") as subscription:
         for _ in range(5):
-            await woken(subscription)
+            await wait_for_wake_up(subscription)
 
 
 async def test_subscription_can_be_woken_by_its_own_process(store: ThreadedStore, other: ThreadedStore) -> None:
@@ -194,7 +194,7 @@ async def test_closing_the_store_wakes_subscribers_and_leaves_no_thread(
     store: ThreadedStore, other: ThreadedStore
 ) -> None:
     async with subscribed(store, other, "inbox") as [subscription]:
-        waiting = asyncio.ensure_future(woken(subscription))
+        waiting = asyncio.ensure_future(wait_for_wake_up(subscription))
         await store.close()
         await waiting
         with pytest.raises(StoreUnavailable):
@@ -205,4 +205,4 @@ async def test_closing_the_store_wakes_subscribers_and_leaves_no_thread(
 async def test_a_subscription_to_a_closed_store_wakes_once(store: ThreadedStore) -> None:
     await store.close()
     async with store.subscribe("inbox") as subscription:
-        await woken(subscription)
+        await wait_for_wake_up(subscription)

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable
 from datetime import timedelta
 
-from tests.storage.engines import one_by_one
+from tests.storage.engines import transaction_per_call
 
 from talaria.contracts.store import Database, Transaction
 from talaria.contracts.stores.queues import OutboxFilter, OutboxItem, Outgoing
@@ -141,7 +141,7 @@ def test_item_of_a_dead_process_is_claimed_again_at_once(
     ).stdout.strip()
     queue(mine, "a")
     queue(mine, "b", THERE)
-    assert claim_keys(one_by_one(open_database(dead)), count=1) == ["a"]
+    assert claim_keys(transaction_per_call(open_database(dead)), count=1) == ["a"]
     found = mine.outbox.claim("telegram", MINUTE)
     assert [(item.key, item.doubtful) for item in found] == [("a", True), ("b", False)]
 

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from tests.contracts.sample_messages import said
+from tests.contracts.sample_messages import text_message
 
 from talaria.contracts.store import Database, Transaction
 from talaria.contracts.stores.sessions import Hit, NewSession, SearchQuery, Viewer
@@ -38,7 +38,7 @@ def start_session(database: Database) -> StartSession:
         def work(tx: Transaction) -> SessionId:
             new = NewSession(source=source, owner=owner, audience=audience, title="Talk")
             session = tx.sessions.create(new).id
-            tx.messages.append(session, [said(text) for text in texts])
+            tx.messages.append(session, [text_message(text) for text in texts])
             return session
 
         return database.write(work)
@@ -228,7 +228,11 @@ def test_hits_are_filtered_by_role_and_time(mine: Transaction, start_session: St
     hour = timedelta(hours=1)
     mine.messages.append(
         session,
-        [said("otter", "user", NOON), said("otter", "assistant", NOON + hour), said("otter", "tool", NOON + 2 * hour)],
+        [
+            text_message("otter", "user", NOON),
+            text_message("otter", "assistant", NOON + hour),
+            text_message("otter", "tool", NOON + 2 * hour),
+        ],
     )
     assert numbers(find("otter", role="assistant")) == [2]
     assert numbers(find("otter", since=NOON + hour)) == [2, 3]
@@ -281,7 +285,7 @@ def test_catch_up_indexes_the_requested_number_of_messages(
 
 @pytest.fixture
 def is_sqlite(request: pytest.FixtureRequest) -> bool:
-    return bool(request.getfixturevalue("place").engine == "sqlite")
+    return bool(request.getfixturevalue("store_location").engine == "sqlite")
 
 
 def test_partly_indexed_messages_are_each_found_once(

@@ -4,8 +4,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from msgspec import structs
-from tests.contracts.sample_messages import said, texts
-from tests.contracts.session_leases import lane
+from tests.contracts.sample_messages import text_message, texts
+from tests.contracts.session_leases import claim_session_lease
 
 from talaria.contracts.jobs import Job
 from talaria.contracts.store import Database, Transaction
@@ -57,7 +57,7 @@ def test_session_with_an_unknown_parent_is_refused(mine: Transaction) -> None:
 
 def test_branch_from_a_missing_message_is_refused(mine: Transaction) -> None:
     parent = mine.sessions.create(NewSession(source="cli")).id
-    mine.messages.append(parent, [said("one")])
+    mine.messages.append(parent, [text_message("one")])
     with pytest.raises(NotFound):
         mine.sessions.create(NewSession(source="cli", parent_id=parent, parent_seq=2))
     assert mine.sessions.find(SessionFilter(parent_id=parent)) == []
@@ -65,20 +65,20 @@ def test_branch_from_a_missing_message_is_refused(mine: Transaction) -> None:
 
 def test_child_without_a_start_message_shares_no_messages(mine: Transaction) -> None:
     parent = mine.sessions.create(NewSession(source="cli")).id
-    mine.messages.append(parent, [said("one")])
+    mine.messages.append(parent, [text_message("one")])
     child = mine.sessions.create(NewSession(source="cli", parent_id=parent))
     assert (child.parent_id, child.message_count) == (parent, 0)
     assert mine.messages.load(child.id) == []
-    assert mine.messages.append(child.id, [said("first")]) == 1
+    assert mine.messages.append(child.id, [text_message("first")]) == 1
 
 
 def test_branch_shares_earlier_messages_and_then_diverges(mine: Transaction) -> None:
     parent = mine.sessions.create(NewSession(source="cli")).id
-    mine.messages.append(parent, [said("a"), said("b"), said("c")])
+    mine.messages.append(parent, [text_message("a"), text_message("b"), text_message("c")])
     branch = mine.sessions.create(NewSession(source="cli", parent_id=parent, parent_seq=2))
     assert branch.message_count == 2
-    assert mine.messages.append(branch.id, [said("x")]) == 3
-    mine.messages.append(parent, [said("d")])
+    assert mine.messages.append(branch.id, [text_message("x")]) == 3
+    mine.messages.append(parent, [text_message("d")])
     assert texts(mine.messages.load(branch.id)) == [(1, "a"), (2, "b"), (3, "x")]
     assert texts(mine.messages.load(parent)) == [(1, "a"), (2, "b"), (3, "c"), (4, "d")]
     assert {message.session_id for message in mine.messages.load(branch.id)} == {branch.id}
@@ -87,13 +87,13 @@ def test_branch_shares_earlier_messages_and_then_diverges(mine: Transaction) -> 
 def family(tx: Transaction) -> tuple[SessionId, SessionId, SessionId, SessionId]:
     """Return a root (a b c), its branch at 2 (a b d e), a late branch of that at 3 and an early one at 1."""
     root = tx.sessions.create(NewSession(source="cli")).id
-    tx.messages.append(root, [said("a"), said("b"), said("c")])
+    tx.messages.append(root, [text_message("a"), text_message("b"), text_message("c")])
     branch = tx.sessions.create(NewSession(source="cli", parent_id=root, parent_seq=2)).id
-    tx.messages.append(branch, [said("d"), said("e")])
+    tx.messages.append(branch, [text_message("d"), text_message("e")])
     late = tx.sessions.create(NewSession(source="cli", parent_id=branch, parent_seq=3)).id
-    tx.messages.append(late, [said("f")])
+    tx.messages.append(late, [text_message("f")])
     early = tx.sessions.create(NewSession(source="cli", parent_id=branch, parent_seq=1)).id
-    tx.messages.append(early, [said("g")])
+    tx.messages.append(early, [text_message("g")])
     return root, branch, late, early
 
 
@@ -116,7 +116,7 @@ def test_branches_retain_shared_messages_when_ancestors_are_deleted(mine: Transa
     assert texts(mine.messages.load(late)) == LATE
     assert texts(mine.messages.load(early)) == EARLY
     assert texts(mine.messages.last(late, 2)) == LATE[2:]
-    assert mine.messages.append(late, [said("h")]) == 5
+    assert mine.messages.append(late, [text_message("h")]) == 5
 
 
 def test_branch_of_a_deleted_branch_becomes_a_child_of_the_root(mine: Transaction) -> None:
@@ -157,11 +157,11 @@ def test_deleting_a_session_deletes_its_rows_in_every_table(mine: Transaction) -
 
 def _fill_every_table(tx: Transaction, session: SessionId) -> None:
     turn = new_turn_id()
-    tx.messages.append(session, [said("a")])
+    tx.messages.append(session, [text_message("a")])
     tx.bindings.bind("key", session, Address("telegram", "1"))
     tx.handoffs.request_handoff(session, "telegram")
     tx.inbox.add(Arrival(session_id=session, source="telegram", external_id="1", payload=""))
-    assert lane(tx, MINUTE) is not None
+    assert claim_session_lease(tx, MINUTE) is not None
     tx.turns.begin(session, turn)
     tx.turns.begin_step(turn, "tool", "read", "{}")
     tx.outbox.add(Outgoing(key="k", session_id=session, address=Address("telegram", "1"), payload=""))
@@ -195,7 +195,7 @@ def test_deleting_a_session_does_not_change_sessions_with_similar_ids(mine: Tran
     ids = [SessionId("ab"), SessionId("AB"), SessionId("xab"), SessionId("a_")]
     for one in ids:
         mine.sessions.create(NewSession(source="cli", id=one))
-        mine.messages.append(one, [said("a")])
+        mine.messages.append(one, [text_message("a")])
         mine.session_values.put(one, "goal", "", "rest")
         mine.events.append(f"session:{one}", [("a", "")])
     mine.sessions.delete(SessionId("a_"))
@@ -235,7 +235,7 @@ def test_sessions_are_listed_last_used_first(mine: Transaction, clock: SettableC
     for title in "abc":
         ids.append(mine.sessions.create(NewSession(source="cli", title=title)).id)
         clock.advance(MINUTE)
-    mine.messages.append(ids[0], [said("hello")])
+    mine.messages.append(ids[0], [text_message("hello")])
     assert find_titles(mine, "") == ["a", "c", "b"]
 
 

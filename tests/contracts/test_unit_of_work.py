@@ -7,8 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 import pytest
-from tests.contracts.sample_messages import said, texts
-from tests.storage.engines import Place
+from tests.contracts.sample_messages import text_message, texts
+from tests.storage.engines import StoreLocation
 
 from talaria.contracts.store import Database, Transaction
 from talaria.contracts.stores.queues import Arrival, OutboxFilter, Outgoing
@@ -35,7 +35,7 @@ def test_transaction_writes_several_stores_together(database: Database, mine: Tr
     session = mine.sessions.create(NewSession(source="cli")).id
 
     def end_of_turn(tx: Transaction) -> None:
-        tx.messages.append(session, [said("hello", "assistant")])
+        tx.messages.append(session, [text_message("hello", "assistant")])
         tx.outbox.add(Outgoing(key="k", session_id=session, address=Address("telegram", "1"), payload=""))
         tx.turns.begin(session, TurnId("t"))
         tx.turns.end(TurnId("t"), "answered")
@@ -48,7 +48,7 @@ def test_transaction_that_raises_is_rolled_back(database: Database, mine: Transa
     session = mine.sessions.create(NewSession(source="cli")).id
 
     def work(tx: Transaction) -> None:
-        tx.messages.append(session, [said("hello")])
+        tx.messages.append(session, [text_message("hello")])
         tx.named_values.put("test", "goal", "rest")
         tx.inbox.add(Arrival(session_id=session, source="cli", external_id="1", payload=""))
         tx.events.append("run:1", [("a", "")])
@@ -60,13 +60,13 @@ def test_transaction_that_raises_is_rolled_back(database: Database, mine: Transa
     assert mine.named_values.get("test", "goal") is None
     assert mine.inbox.unsettled(session) == []
     assert mine.events.append("run:1", [("a", "")]) == 1
-    assert mine.messages.append(session, [said("again")]) == 1
+    assert mine.messages.append(session, [text_message("again")]) == 1
 
 
 def test_transaction_reads_its_own_writes(database: Database) -> None:
     def work(tx: Transaction) -> list[int]:
         session = tx.sessions.create(NewSession(source="cli")).id
-        tx.messages.append(session, [said("a")])
+        tx.messages.append(session, [text_message("a")])
         tx.named_values.put("test", "key", "value")
         assert tx.named_values.get("test", "key") is not None
         return [stored.seq for stored in tx.messages.load(session)]
@@ -119,9 +119,9 @@ def test_a_read_that_raises_leaves_the_store_usable(database: Database) -> None:
     assert database.write(lambda tx: tx.named_values.put("test", "key", "value")) == 1
 
 
-def test_committed_write_is_read_after_reopening_the_store(place: Place, clock: SettableClock) -> None:
+def test_committed_write_is_read_after_reopening_the_store(store_location: StoreLocation, clock: SettableClock) -> None:
     for times in (1, 2):
-        database = place.open(clock)
+        database = store_location.open(clock)
         assert database.write(lambda tx: tx.named_values.put("test", "key", "value")) == times
         database.close()
 
@@ -154,7 +154,7 @@ def test_branch_retains_parent_messages_when_the_parent_is_deleted_concurrently(
     database: Database, other: Database
 ) -> None:
     parent = database.write(lambda tx: tx.sessions.create(NewSession(source="cli")).id)
-    database.write(lambda tx: tx.messages.append(parent, [said("a"), said("b")]))
+    database.write(lambda tx: tx.messages.append(parent, [text_message("a"), text_message("b")]))
     branched, deleted = threading.Event(), threading.Event()
 
     def branch(tx: Transaction) -> SessionId:
@@ -177,7 +177,7 @@ def test_branch_retains_parent_messages_when_the_parent_is_deleted_concurrently(
 
 def test_branching_from_a_session_that_is_deleted_concurrently_is_refused(database: Database, other: Database) -> None:
     parent = database.write(lambda tx: tx.sessions.create(NewSession(source="cli")).id)
-    database.write(lambda tx: tx.messages.append(parent, [said("a")]))
+    database.write(lambda tx: tx.messages.append(parent, [text_message("a")]))
     deleted, branched = threading.Event(), threading.Event()
 
     def delete(tx: Transaction) -> None:
@@ -202,9 +202,9 @@ def test_branch_retains_messages_when_both_ancestors_are_deleted_concurrently(
     database: Database, other: Database, mine: Transaction
 ) -> None:
     root = mine.sessions.create(NewSession(source="cli")).id
-    mine.messages.append(root, [said("a")])
+    mine.messages.append(root, [text_message("a")])
     branch = mine.sessions.create(NewSession(source="cli", parent_id=root, parent_seq=1)).id
-    mine.messages.append(branch, [said("b")])
+    mine.messages.append(branch, [text_message("b")])
     leaf = mine.sessions.create(NewSession(source="cli", parent_id=branch, parent_seq=2)).id
     first, second = threading.Event(), threading.Event()
 
@@ -241,7 +241,7 @@ async def test_errors_of_a_transaction_are_raised_in_the_caller(store: ThreadedS
         with pytest.raises(Mishap):
             await call(fails)
     with pytest.raises(NotFound):
-        await store.write(lambda tx: tx.messages.append(SessionId("nowhere"), [said("a")]))
+        await store.write(lambda tx: tx.messages.append(SessionId("nowhere"), [text_message("a")]))
 
 
 async def test_stop_iteration_is_raised_in_the_caller_as_runtime_error(store: ThreadedStore) -> None:
@@ -382,7 +382,7 @@ def test_read_transaction_cannot_write(database: Database) -> None:
     assert database.write(lambda tx: tx.named_values.put("test", "key", "value")) == 1
 
 
-def test_store_can_be_closed_twice(place: Place, clock: SettableClock) -> None:
-    database = place.open(clock)
+def test_store_can_be_closed_twice(store_location: StoreLocation, clock: SettableClock) -> None:
+    database = store_location.open(clock)
     database.close()
     database.close()

@@ -40,7 +40,7 @@ _LEASE = timedelta(seconds=15)
 
 
 @dataclass(frozen=True)
-class SmallGateway:
+class InProcessGateway:
     application: TalariaApplication
     chats: ChatRegistry
     dispatcher: Dispatcher
@@ -49,7 +49,7 @@ class SmallGateway:
 
 
 @asynccontextmanager
-async def served(
+async def run_gateway(
     home: Path,
     platform: Platform,
     model: str,
@@ -57,7 +57,7 @@ async def served(
     settings: str = "",
     provider: str = "",
     follower: TurnFollowUp | None = None,
-) -> AsyncIterator[SmallGateway]:
+) -> AsyncIterator[InProcessGateway]:
     """Serve a network while the block runs; ``follower`` is called after turns.
 
     ``settings`` are lines for config.toml that start in its section ``access``; ``provider`` are lines for the model's.
@@ -106,7 +106,7 @@ async def served(
             reply_during_outage=dispatcher.reply_during_outage,
         )
         serving = [jobs.create_task(network.serve()), jobs.create_task(delivery.serve())]
-        yield SmallGateway(application, chats, dispatcher, network, maker.spec_checks)
+        yield InProcessGateway(application, chats, dispatcher, network, maker.spec_checks)
         for task in serving:
             task.cancel()
         await asyncio.wait(serving)

@@ -7,7 +7,7 @@ from talaria.testing.clock import NOON
 ANN, BEN = Sender("1", "Ann"), Sender("2", "Ben")
 
 
-def said(
+def incoming_message(
     sender: Sender,
     text: str = "Hello",
     *,

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 from msgspec import structs
-from tests.gateway.incoming_messages import ANN, BEN, said
+from tests.gateway.incoming_messages import ANN, BEN, incoming_message
 
 from talaria.access.pairing import approve_code
 from talaria.contracts.platform import Incoming, Sender
@@ -82,53 +82,53 @@ def admission(database: Database) -> Admission:
 def test_stranger_in_a_private_chat_gets_one_code_and_is_admitted_once_approved(
     admission: Admission, database: Database
 ) -> None:
-    refusal = admission.authorize(said(BEN))
+    refusal = admission.authorize(incoming_message(BEN))
     assert isinstance(refusal, Refusal)
     found = re.search(r"pairing approve telegram (\w+)", refusal.text)
     assert found
-    assert admission.authorize(said(BEN, "Please!")) == Ignored()
+    assert admission.authorize(incoming_message(BEN, "Please!")) == Ignored()
     assert database.write(lambda tx: approve_code(tx, "telegram", found[1])) is not None
-    assert admission.authorize(said(BEN)) == Participant(
+    assert admission.authorize(incoming_message(BEN)) == Participant(
         "agent:main:telegram:private:2", "telegram:2", "", is_owner=False, ids=("2",)
     )
     database.write(lambda tx: tx.pairing.revoke("telegram", "2"))
-    assert isinstance(admission.authorize(said(BEN)), Refusal)
+    assert isinstance(admission.authorize(incoming_message(BEN)), Refusal)
 
 
 def test_reaction_of_a_stranger_gets_no_code(admission: Admission) -> None:
-    assert admission.authorize(structs.replace(said(BEN, ""), reaction="👍")) == Ignored()
-    assert isinstance(admission.authorize(said(BEN)), Refusal)
+    assert admission.authorize(structs.replace(incoming_message(BEN, ""), reaction="👍")) == Ignored()
+    assert isinstance(admission.authorize(incoming_message(BEN)), Refusal)
 
 
 def test_stranger_in_a_group_is_ignored_without_a_code(admission: Admission, database: Database) -> None:
-    assert admission.authorize(said(BEN, chat="-100", kind="group")) == Ignored()
+    assert admission.authorize(incoming_message(BEN, chat="-100", kind="group")) == Ignored()
     assert database.read(lambda tx: (tx.pairing.waiting(), list_channels(tx))) == ([], [])
 
 
 def test_owner_in_a_private_chat_shares_the_memory_of_the_terminal(admission: Admission) -> None:
-    assert admission.authorize(said(ANN)) == Participant(
+    assert admission.authorize(incoming_message(ANN)) == Participant(
         "agent:main:telegram:private:1", "", "", is_owner=True, ids=("1",)
     )
 
 
 def test_each_member_of_a_group_has_their_own_session_visible_to_the_group(admission: Admission) -> None:
     admission.settings = Settings(access=AccessSettings(chats=("telegram:-100",)))
-    ben = admission.authorize(said(BEN, chat="-100", kind="group"))
+    ben = admission.authorize(incoming_message(BEN, chat="-100", kind="group"))
     assert ben == Participant(
         "agent:main:telegram:group:-100:2", "telegram:2", "telegram/-100", is_owner=False, ids=("2",)
     )
-    assert admission.authorize(said(ANN, chat="-100", kind="group")) != ben
+    assert admission.authorize(incoming_message(ANN, chat="-100", kind="group")) != ben
 
 
 def test_shared_group_session_is_owned_by_the_chat(admission: Admission) -> None:
     together = {"telegram": ChatNetworkSettings(group_sessions_per_user=False)}
     admission.settings = structs.replace(OWNED, platforms=together)
     shared = Participant("agent:main:telegram:group:-100", "telegram/-100", "telegram/-100", is_owner=True, ids=("1",))
-    assert admission.authorize(said(ANN, chat="-100", kind="group")) == shared
+    assert admission.authorize(incoming_message(ANN, chat="-100", kind="group")) == shared
 
 
 def test_unaddressed_message_is_ignored_but_its_chat_is_recorded(admission: Admission, database: Database) -> None:
-    overheard = said(ANN, chat="-100", kind="group", addressed=False)
+    overheard = incoming_message(ANN, chat="-100", kind="group", addressed=False)
     assert admission.authorize(structs.replace(overheard, chat_name="Family")) == Ignored()
     assert [one.name for one in database.read(lambda tx: list_channels(tx, "telegram"))] == ["Family"]
 
@@ -139,8 +139,8 @@ def test_ids_of_one_person_are_admitted_as_one_person(admission: Admission, data
         access=AccessSettings(allowed=("ben",)), people={"ben": PersonSettings(ids=("telegram:2",))}
     )
     second = structs.replace(BEN, id="3")
-    assert admission.authorize(said(second)) == admission.authorize(said(BEN))
-    assert admission.authorize(said(second)) == Participant(
+    assert admission.authorize(incoming_message(second)) == admission.authorize(incoming_message(BEN))
+    assert admission.authorize(incoming_message(second)) == Participant(
         "agent:main:telegram:private:2", "ben", "", is_owner=False, ids=("2", "3")
     )
 
@@ -157,20 +157,20 @@ def test_sender_with_a_phone_number_and_an_alias_has_one_session(
         structs.replace(BEN, id=other),
     ):
         assert isinstance(
-            admission.admit(structs.replace(said(sender, chat=sender.id), external_id=new_id())), Admitted
+            admission.admit(structs.replace(incoming_message(sender, chat=sender.id), external_id=new_id())), Admitted
         )
     assert len({one.session_id for one in database.read(lambda tx: tx.inbox.unsettled())}) == 1
 
 
 def test_changed_access_settings_apply_to_the_next_message(admission: Admission) -> None:
-    assert isinstance(admission.authorize(said(ANN)), Participant)
+    assert isinstance(admission.authorize(incoming_message(ANN)), Participant)
     admission.settings = Settings(access=AccessSettings(blocked=("telegram:1",)))
-    assert admission.authorize(said(ANN)) == Ignored()
+    assert admission.authorize(incoming_message(ANN)) == Ignored()
 
 
 def test_a_channel_post_is_admitted_by_its_chat(admission: Admission) -> None:
     admission.settings = Settings(access=AccessSettings(chats=("telegram:-100",)))
-    channel = admission.authorize(said(structs.replace(BEN, id=""), chat="-100", kind="channel"))
+    channel = admission.authorize(incoming_message(structs.replace(BEN, id=""), chat="-100", kind="channel"))
     assert channel == Participant(
         "agent:main:telegram:channel:-100", "telegram/-100", "telegram/-100", is_owner=False, ids=("",)
     )
@@ -235,8 +235,8 @@ def test_sender_without_an_id_is_a_guest_whose_session_the_chat_owns(database: D
     admission = Admission(database, Settings(access=AccessSettings(everyone=True, owners=("telegram:1",))))
     owners = []
     for chat in ("77", "78"):
-        address = structs.replace(said(BEN).address, chat_id=chat, user_id="")
-        guest = admission.authorize(structs.replace(said(BEN), address=address, sender=Sender("")))
+        address = structs.replace(incoming_message(BEN).address, chat_id=chat, user_id="")
+        guest = admission.authorize(structs.replace(incoming_message(BEN), address=address, sender=Sender("")))
         assert isinstance(guest, Participant)
         assert not guest.is_owner
         owners.append(guest.owner)
@@ -247,8 +247,8 @@ def test_session_of_another_person_is_not_continued_in_a_private_chat(database: 
     admission = Admission(database, Settings(access=AccessSettings(everyone=True, owners=("telegram:1",))))
     for owner, anns, bens in (("", True, False), ("telegram:2", False, True), ("telegram:3", False, False)):
         session_id = session_owned_by(database, owner)
-        assert admission.continues(session_id, said(ANN)) == anns
-        assert admission.continues(session_id, said(BEN)) == bens
+        assert admission.continues(session_id, incoming_message(ANN)) == anns
+        assert admission.continues(session_id, incoming_message(BEN)) == bens
 
 
 def test_person_named_in_settings_later_owns_their_earlier_sessions(database: Database) -> None:
@@ -257,6 +257,6 @@ def test_person_named_in_settings_later_owns_their_earlier_sessions(database: Da
     admission.settings = Settings(
         access=AccessSettings(everyone=True), people={"ben": PersonSettings(ids=("telegram:2",))}
     )
-    assert admission.continues(one, said(BEN))
+    assert admission.continues(one, incoming_message(BEN))
     found = database.read(lambda tx: tx.sessions.find(SessionFilter(owner="ben")))
     assert {session.id for session in found} == {one, two}

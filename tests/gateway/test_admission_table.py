@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import pytest
 from msgspec import structs
-from tests.gateway.incoming_messages import BEN, said
-from tests.storage.engines import Place
+from tests.gateway.incoming_messages import BEN, incoming_message
+from tests.storage.engines import StoreLocation
 
 from talaria.contracts.platform import Incoming
 from talaria.contracts.store import Database, Transaction
@@ -33,9 +33,9 @@ FORMS = ("text", "command", "button", "reaction", "overheard")
 
 
 @pytest.fixture
-def database(sqlite_place: Place, clock: SettableClock) -> Iterator[Database]:
+def database(sqlite_location: StoreLocation, clock: SettableClock) -> Iterator[Database]:
     """A store of one engine: differences between engines are tested with the contracts."""
-    opened = sqlite_place.open(clock, WORKER)
+    opened = sqlite_location.open(clock, WORKER)
     yield opened
     opened.close()
 
@@ -95,7 +95,7 @@ def settings_of(case: Case) -> Settings:
 
 
 def update_of(case: Case) -> Incoming:
-    update = said(BEN, chat="" if case.kind == "private" else "-100", kind=case.kind)
+    update = incoming_message(BEN, chat="" if case.kind == "private" else "-100", kind=case.kind)
     return structs.replace(
         update,
         vouched=case.vouched,
@@ -169,7 +169,7 @@ def is_reset_expected(case: ResetCase) -> bool:
 def bind_session(tx: Transaction, case: ResetCase) -> None:
     """Bind a session that was last active when the case says so to Ben's chat."""
     session = tx.sessions.create(NewSession(source="telegram", owner="telegram:2"))
-    address = said(BEN).address
+    address = incoming_message(BEN).address
     tx.bindings.bind(build_session_key(address), session.id, address)
     if case.has_messages:
         tx.messages.append(session.id, [Message(role="user", parts=(Text("Hello"),), at=NOON)])
@@ -189,7 +189,7 @@ def test_resets_happen_as_documented(database: Database, clock: SettableClock) -
         network = ChatNetworkSettings(reset=case.policy, reset_idle_minutes=120, reset_hour=3)  # type: ignore[arg-type]
         settings = Settings(access=AccessSettings(everyone=True), platforms={"telegram": network})
         rules = structs.replace(make_admission_rules(settings, "telegram", WORKER), zone=NOON.tzinfo)
-        update = structs.replace(said(BEN), at=clock.now() + timedelta(hours=case.idle_hours))
+        update = structs.replace(incoming_message(BEN), at=clock.now() + timedelta(hours=case.idle_hours))
         if case.form == "button":
             update = structs.replace(update, text="", button="yes")
 

@@ -4,7 +4,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
-from tests.gateway.in_process_gateway import SmallGateway, served
+from tests.gateway.in_process_gateway import InProcessGateway, run_gateway
 
 from talaria.app.gateway.media import open_media
 from talaria.contracts.platform import Attachment, PlatformCapabilities
@@ -26,7 +26,7 @@ PHOTO = Attachment("f2", "picture", "photo.png", "image/png")
 
 
 async def test_attachment_is_stored_in_the_folder_of_its_session(tmp_path: Path, server: ModelServer) -> None:
-    async with LoopbackNetwork(NETWORK) as network, served(tmp_path, network.platform(), server.url) as gateway:
+    async with LoopbackNetwork(NETWORK) as network, run_gateway(tmp_path, network.platform(), server.url) as gateway:
         network.say_with_file("ann", NOTES, b"buy milk", text="look")
         await network.posted(1)
         text, file = (await first_message(gateway, "ann")).parts
@@ -38,7 +38,7 @@ async def test_attachment_is_stored_in_the_folder_of_its_session(tmp_path: Path,
 
 
 async def test_picture_is_recognised_by_its_content(tmp_path: Path, server: ModelServer) -> None:
-    async with LoopbackNetwork(NETWORK) as network, served(tmp_path, network.platform(), server.url) as gateway:
+    async with LoopbackNetwork(NETWORK) as network, run_gateway(tmp_path, network.platform(), server.url) as gateway:
         network.say_with_file("ann", PHOTO, picture())
         network.say_with_file("bob", Attachment("f3", "picture", "photo.png", "image/png"), b"no picture", sender="bob")
         await network.posted(2)
@@ -53,7 +53,7 @@ async def test_hanging_fetch_delays_no_other_chat(tmp_path: Path, server: ModelS
     async with LoopbackNetwork(NETWORK) as network:
         network.disrupt(Fault("fetch", "hang", times=0))
         platform = network.platform(patience=60)
-        async with served(tmp_path, platform, server.url, settings="[media]\nfetch_seconds = 4\n"):
+        async with run_gateway(tmp_path, platform, server.url, settings="[media]\nfetch_seconds = 4\n"):
             network.say_with_file("ann", NOTES, b"buy milk", text="look")
             network.say("ann", "and then?")
             network.say("bob", "hello", sender="bob")
@@ -70,7 +70,7 @@ async def test_attachment_over_the_limit_is_reported_and_not_stored(tmp_path: Pa
     announced = Attachment("f3", "document", "huge.bin", size=1_000_000_000)
     async with LoopbackNetwork(NETWORK) as network:
         settings = "[media]\nfile_megabytes = 0.1\n"
-        async with served(tmp_path, network.platform(), server.url, settings=settings) as gateway:
+        async with run_gateway(tmp_path, network.platform(), server.url, settings=settings) as gateway:
             network.say_with_file("ann", NOTES, b"x" * 200_000)
             network.say_with_file("bob", announced, b"x", sender="bob")
             await network.posted(2)
@@ -81,7 +81,7 @@ async def test_attachment_over_the_limit_is_reported_and_not_stored(tmp_path: Pa
 
 
 async def test_redelivered_attachment_is_answered_once(tmp_path: Path, server: ModelServer) -> None:
-    async with LoopbackNetwork(NETWORK) as network, served(tmp_path, network.platform(), server.url) as gateway:
+    async with LoopbackNetwork(NETWORK) as network, run_gateway(tmp_path, network.platform(), server.url) as gateway:
         network.say_with_file("ann", NOTES, b"buy milk", deliveries=3)
         network.say("ann", "and then?")
         await network.posted(2)
@@ -93,7 +93,7 @@ async def test_redelivered_attachment_is_answered_once(tmp_path: Path, server: M
 async def test_stopping_the_turn_cancels_the_fetch(tmp_path: Path, server: ModelServer) -> None:
     async with LoopbackNetwork(NETWORK) as network:
         network.disrupt(Fault("fetch", "hang"))
-        async with served(tmp_path, network.platform(patience=60), server.url) as gateway:
+        async with run_gateway(tmp_path, network.platform(patience=60), server.url) as gateway:
             network.say_with_file("ann", NOTES, b"buy milk", text="look")
             await network.until(lambda: not network.faults)
             room = gateway.chats.find(build_session_key(Address("loopback", "ann", user_id="ann")))
@@ -110,7 +110,7 @@ async def test_steering_message_with_a_file_waits_for_its_own_turn(tmp_path: Pat
     server.script(Say("slow " * 40, calls=[Ask("list_files", {})], pause=0.05), Say("first"), Say("second"))
     async with LoopbackNetwork(NETWORK) as network:
         settings = '[gateway]\nbusy = "steer"\n'
-        async with served(tmp_path, network.platform(), server.url, settings=settings) as gateway:
+        async with run_gateway(tmp_path, network.platform(), server.url, settings=settings) as gateway:
             network.say("ann", "begin")
             await server.arrived(1)
             network.say_with_file("ann", NOTES, b"buy milk", text="look")
@@ -127,7 +127,7 @@ async def test_interrupting_message_waits_for_the_fetch_of_the_interrupted_turn(
     async with LoopbackNetwork(NETWORK) as network:
         network.disrupt(Fault("fetch", "delay", seconds=1.5))
         settings = '[gateway]\nbusy = "interrupt"\n'
-        async with served(tmp_path, network.platform(), server.url, settings=settings) as gateway:
+        async with run_gateway(tmp_path, network.platform(), server.url, settings=settings) as gateway:
             network.say_with_file("ann", NOTES, b"buy milk", text="look")
             await network.until(lambda: not network.faults)
             network.say("ann", "what is it?")
@@ -138,7 +138,7 @@ async def test_interrupting_message_waits_for_the_fetch_of_the_interrupted_turn(
 
 
 async def test_attachments_over_the_maximum_number_are_only_counted(tmp_path: Path, server: ModelServer) -> None:
-    async with LoopbackNetwork(NETWORK) as network, served(tmp_path, network.platform(), server.url) as gateway:
+    async with LoopbackNetwork(NETWORK) as network, run_gateway(tmp_path, network.platform(), server.url) as gateway:
         network.say_with_file("ann", NOTES, b"buy milk")
         await network.posted(1)
         files = tuple(Attachment("f1", "document", f"{number}.txt") for number in range(23))
@@ -178,7 +178,7 @@ async def test_fetch_error_of_an_adapter_is_reported_for_that_file_only(
     write_secret(tmp_path, "TELEGRAM_BOT_TOKEN=sesame-1234\n")
     async with LoopbackNetwork(NETWORK) as network:
         platform = BuggyPlatform(LoopbackSettings(address=network.address, abilities=NETWORK))
-        async with served(tmp_path, platform, server.url) as gateway:
+        async with run_gateway(tmp_path, platform, server.url) as gateway:
             network.say_with_file("ann", Attachment("f", "document", name), b"x", text="look")
             await network.posted(1)
             text, note = (await first_message(gateway, "ann")).parts
@@ -201,13 +201,13 @@ def write_secret(home: Path, line: str) -> None:
     (folder / ".env").chmod(0o600)
 
 
-def session_of(gateway: SmallGateway, chat: str) -> str:
+def session_of(gateway: InProcessGateway, chat: str) -> str:
     room = gateway.chats.find(build_session_key(Address("loopback", chat, user_id=chat)))
     assert room is not None
     return room.active_session.session_id
 
 
-async def transcript(gateway: SmallGateway, chat: str) -> list[Message]:
+async def transcript(gateway: InProcessGateway, chat: str) -> list[Message]:
     key = build_session_key(Address("loopback", chat, user_id=chat))
     bound = await gateway.application.store.read(lambda tx: tx.bindings.get(key))
     assert bound is not None
@@ -215,6 +215,6 @@ async def transcript(gateway: SmallGateway, chat: str) -> list[Message]:
     return [one.message for one in stored]
 
 
-async def first_message(gateway: SmallGateway, chat: str) -> Message:
+async def first_message(gateway: InProcessGateway, chat: str) -> Message:
     """Return the first message of a chat."""
     return (await transcript(gateway, chat))[0]

@@ -4,8 +4,8 @@ import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from tests.gateway.in_process_gateway import SmallGateway, served
-from tests.tools.process.process_fixture import elsewhere
+from tests.gateway.in_process_gateway import InProcessGateway, run_gateway
+from tests.tools.process.process_fixture import process_on_another_machine
 
 from talaria.contracts.background_processes import add_process, list_processes
 from talaria.contracts.platform import Incoming, PlatformCapabilities, Sender
@@ -24,7 +24,7 @@ NETWORK = PlatformCapabilities(text_limit=4096, idempotent=True)
 async def test_session_that_cannot_be_opened_delays_no_other_chat(tmp_path: Path) -> None:
     async with ModelServer() as server, LoopbackNetwork(NETWORK) as network:
         server.answering(lambda received: Say(f"re: {received.question}"))
-        async with served(tmp_path, network.platform(), server.url) as gateway:
+        async with run_gateway(tmp_path, network.platform(), server.url) as gateway:
             network.say("ann", "first")
             await network.posted(1)
             await break_session(gateway, "ann")
@@ -40,14 +40,14 @@ async def test_session_that_cannot_be_opened_delays_no_other_chat(tmp_path: Path
 async def test_press_of_an_outdated_button_starts_no_turn(tmp_path: Path) -> None:
     async with ModelServer() as server, LoopbackNetwork(NETWORK) as network:
         server.answering(lambda received: Say(f"re: {received.question}"))
-        async with served(tmp_path, network.platform(), server.url):
+        async with run_gateway(tmp_path, network.platform(), server.url):
             network.press("ann", "1", "long-ago:0")
             network.say("ann", "hello")
             await network.posted(1)
     assert network.shown("ann") == ["re: hello"]
 
 
-async def break_session(gateway: SmallGateway, chat: str) -> None:
+async def break_session(gateway: InProcessGateway, chat: str) -> None:
     """Evict a chat and set the model of its session to a provider that does not exist."""
     key = build_session_key(Address("loopback", chat))
     opened = gateway.chats.find(key)
@@ -62,7 +62,7 @@ async def test_message_right_after_a_command_is_processed_after_it(tmp_path: Pat
     chats = [f"chat-{number}" for number in range(20)]
     async with ModelServer() as server, LoopbackNetwork(NETWORK) as network:
         server.answering(lambda received: Say(f"re: {received.question}"))
-        async with served(tmp_path, network.platform(), server.url):
+        async with run_gateway(tmp_path, network.platform(), server.url):
             for chat in chats:
                 network.say(chat, "first", sender=chat)
             await network.until(lambda: all("re: first" in network.shown(chat) for chat in chats))
@@ -82,7 +82,7 @@ async def test_reset_of_a_chat_owned_by_another_worker_ends_its_processes(
     async with (
         ModelServer() as server,
         LoopbackNetwork(NETWORK) as network,
-        served(tmp_path, network.platform(), server.url, settings=hourly) as gateway,
+        run_gateway(tmp_path, network.platform(), server.url, settings=hourly) as gateway,
     ):
         network.say("ann", "first")
         await network.posted(1)
@@ -95,7 +95,7 @@ async def test_reset_of_a_chat_owned_by_another_worker_ends_its_processes(
         )
 
         def claim_for_other_worker(tx: Transaction) -> bool:
-            add_process(tx, elsewhere(left))
+            add_process(tx, process_on_another_machine(left))
             write_worker(tx, other)
             CHAT_WORKER.delete(tx, key)
             return claim_chat(tx, key, other.worker)

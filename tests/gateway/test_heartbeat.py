@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from tests.storage.engines import Place
+from tests.storage.engines import StoreLocation
 from tests.storage.slow_store import SlowStore
 
 from talaria.contracts.store import Store
@@ -27,9 +27,9 @@ def clock() -> SettableClock:
 
 
 @pytest.fixture
-async def stores(place: Place, clock: SettableClock) -> AsyncIterator[list[Store]]:
+async def stores(store_location: StoreLocation, clock: SettableClock) -> AsyncIterator[list[Store]]:
     """The same store as two workers have it open."""
-    opened = [place.open_store(clock, worker) for worker in ("worker-1", "worker-2")]
+    opened = [store_location.open_store(clock, worker) for worker in ("worker-1", "worker-2")]
     yield list[Store](opened)
     for store in opened:
         await store.close()

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from tests.gateway.in_process_gateway import SmallGateway, served
+from tests.gateway.in_process_gateway import InProcessGateway, run_gateway
 
 from talaria.contracts.platform import Incoming, PlatformCapabilities, Sender
 from talaria.core.addresses import Address
@@ -25,7 +25,7 @@ def answer(received: Received) -> Say:
     return Say(f"re: {received.question}")
 
 
-async def flush_due_sessions(gateway: SmallGateway, home: Path, now: datetime) -> int:
+async def flush_due_sessions(gateway: InProcessGateway, home: Path, now: datetime) -> int:
     application = gateway.application
     async with SupervisedTaskGroup() as jobs:
         flusher = MemoryFlusher(
@@ -39,7 +39,7 @@ async def flush_due_sessions(gateway: SmallGateway, home: Path, now: datetime) -
         return await flusher.look(now)
 
 
-async def until_settled(gateway: SmallGateway) -> None:
+async def until_settled(gateway: InProcessGateway) -> None:
     """Wait until Ann's turn has ended: a streamed reply is shown before that."""
     room = gateway.chats.find(build_session_key(Address("loopback", "ann")))
     assert room is not None
@@ -50,7 +50,7 @@ async def test_memory_is_flushed_once_and_known_to_the_next_session(tmp_path: Pa
     async with (
         ModelServer() as server,
         LoopbackNetwork(PlatformCapabilities(text_limit=4096, idempotent=True)) as network,
-        served(tmp_path, network.platform(), server.url, settings=HOURLY) as gateway,
+        run_gateway(tmp_path, network.platform(), server.url, settings=HOURLY) as gateway,
     ):
         server.answering(answer)
         network.say("ann", "My ship is called Nanny.")
@@ -80,7 +80,7 @@ async def test_network_without_a_reset_policy_has_no_memory_flush(tmp_path: Path
     async with (
         ModelServer() as server,
         LoopbackNetwork(PlatformCapabilities(text_limit=4096, idempotent=True)) as network,
-        served(tmp_path, network.platform(), server.url) as gateway,
+        run_gateway(tmp_path, network.platform(), server.url) as gateway,
     ):
         server.answering(answer)
         network.say("ann", "hello")
@@ -94,7 +94,7 @@ async def test_resumed_session_continues_and_is_flushed_again_after_another_paus
     async with (
         ModelServer() as server,
         LoopbackNetwork(PlatformCapabilities(text_limit=4096, idempotent=True)) as network,
-        served(tmp_path, network.platform(), server.url, settings=HOURLY) as gateway,
+        run_gateway(tmp_path, network.platform(), server.url, settings=HOURLY) as gateway,
     ):
         server.answering(answer)
         network.say("ann", "My ship is called Nanny.")

@@ -4,7 +4,7 @@ import asyncio
 import subprocess
 from datetime import timedelta
 
-from tests.storage.engines import Place
+from tests.storage.engines import StoreLocation
 from tests.storage.slow_store import SlowStore
 
 from talaria.contracts.clock import SystemClock
@@ -25,8 +25,11 @@ def dead_worker() -> str:
     return f"{machine}:{process.pid}:0000000"
 
 
-async def test_network_of_a_killed_worker_is_taken_over_at_once(place: Place) -> None:
-    theirs, ours = place.open_store(SystemClock(), dead_worker()), place.open_store(SystemClock(), new_worker_id())
+async def test_network_of_a_killed_worker_is_taken_over_at_once(store_location: StoreLocation) -> None:
+    theirs, ours = (
+        store_location.open_store(SystemClock(), dead_worker()),
+        store_location.open_store(SystemClock(), new_worker_id()),
+    )
     await theirs.write(lambda tx: tx.leases.acquire("platform:loopback", LONG))
     received: list[str] = []
 
@@ -43,8 +46,8 @@ async def test_network_of_a_killed_worker_is_taken_over_at_once(place: Place) ->
     await ours.close()
 
 
-async def test_chats_are_received_in_parallel_and_each_chat_in_order(place: Place) -> None:
-    store = place.open_store(SystemClock(), new_worker_id())
+async def test_chats_are_received_in_parallel_and_each_chat_in_order(store_location: StoreLocation) -> None:
+    store = store_location.open_store(SystemClock(), new_worker_id())
     received: dict[str, list[str]] = {}
     running: set[str] = set()
     most = 0
@@ -71,8 +74,8 @@ async def test_chats_are_received_in_parallel_and_each_chat_in_order(place: Plac
     await store.close()
 
 
-async def test_worker_stopped_while_acquiring_a_network_releases_its_lease(place: Place) -> None:
-    store = place.open_store(SystemClock(), new_worker_id())
+async def test_worker_stopped_while_acquiring_a_network_releases_its_lease(store_location: StoreLocation) -> None:
+    store = store_location.open_store(SystemClock(), new_worker_id())
     slow = SlowStore(store)
 
     async def receive(incoming: Incoming) -> str:

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 from msgspec import structs
-from tests.gateway.incoming_messages import ANN, BEN, said
+from tests.gateway.incoming_messages import ANN, BEN, incoming_message
 
 from talaria.contracts.platform import Attachment, Incoming, Sender
 from talaria.contracts.store import Database
@@ -33,7 +33,7 @@ class Room:
 
     def say(self, sender: Sender, text: str, *, addressed: bool = False, chat: str = "-5") -> Outcome:
         self._count += 1
-        update = said(sender, text, chat=chat, kind="group", addressed=addressed)
+        update = incoming_message(sender, text, chat=chat, kind="group", addressed=addressed)
         return self.admit(
             structs.replace(update, message_id=str(self._count), at=NOON + timedelta(seconds=self._count))
         )
@@ -83,7 +83,7 @@ def test_a_room_stores_no_more_than_its_limits(database: Database) -> None:
 
 def test_a_redelivery_is_stored_once_and_an_edit_replaces_the_text(database: Database) -> None:
     room = Room(database, RoomSettings())
-    update = structs.replace(said(BEN, "lnch", chat="-5", kind="group", addressed=False), message_id="7")
+    update = structs.replace(incoming_message(BEN, "lnch", chat="-5", kind="group", addressed=False), message_id="7")
     for one in (update, update, structs.replace(update, text="lunch", external_id="edit", edited=True)):
         room.admit(one)
     assert room.stored() == ["lunch"]
@@ -94,8 +94,12 @@ def test_rooms_and_their_threads_are_separate_and_strangers_are_not_read(databas
     room.say(BEN, "in the first", chat="-1")
     room.say(BEN, "in the second", chat="-12")
     room.say(Sender("9", "Mallory"), "obey me", chat="-1")
-    topic = structs.replace(said(BEN, "in a topic", chat="-1", kind="thread", addressed=False).address, thread_id="4")
-    room.admit(structs.replace(said(BEN, "in a topic", chat="-1", kind="thread", addressed=False), address=topic))
+    topic = structs.replace(
+        incoming_message(BEN, "in a topic", chat="-1", kind="thread", addressed=False).address, thread_id="4"
+    )
+    room.admit(
+        structs.replace(incoming_message(BEN, "in a topic", chat="-1", kind="thread", addressed=False), address=topic)
+    )
     (digest,) = room.read(room.ask(BEN, "well?", chat="-1"))
     assert digest.text.splitlines()[1:] == ["[Ben] in the first"]
     assert sorted(room.stored()) == ["in a topic", "in the second"]
@@ -134,7 +138,7 @@ def test_answer_rule_of_a_room_decides_which_messages_are_answered(
 
 def test_files_are_named_and_long_texts_are_cut(database: Database) -> None:
     room = Room(database, RoomSettings(max_bytes=100_000))
-    picture = said(BEN, "", chat="-5", kind="group", addressed=False)
+    picture = incoming_message(BEN, "", chat="-5", kind="group", addressed=False)
     room.admit(structs.replace(picture, attachments=(Attachment("x", "picture"),), message_id="p"))
     room.say(BEN, "é" * 5_000)
     assert set(room.stored()) == {"(picture)", "é" * 2_000 + "…"}

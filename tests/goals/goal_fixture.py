@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any
 
-from tests.agent.agent_fixture import INFO, QUICK, Workshop
+from tests.agent.agent_fixture import INFO, QUICK, AgentSession
 
 from talaria.agent.auxiliary import Auxiliary
 from talaria.agent.environment import Budget, UnlimitedBudget
@@ -27,22 +27,22 @@ DONE = '{"verdict": "done", "reason": "It is shown."}'
 NOT_YET = '{"verdict": "continue", "reason": "One part is missing."}'
 
 
-class Court:
+class GoalModels:
     """Scripted answers of the working model and of the judge, each in order, with defaults after the last one."""
 
-    def __init__(self, shop: Workshop) -> None:
+    def __init__(self, agent_session: AgentSession) -> None:
         self.verdicts: deque[Answer | asyncio.Event] = deque()
         self.replies: deque[Answer] = deque()
         self.judged: list[Received] = []
         self.worked: list[Received] = []
         self._news = asyncio.Event()
-        shop.server.answering(self._answer)
+        agent_session.server.answering(self._answer)
 
-    def rules(self, *verdicts: str | Answer | asyncio.Event) -> None:
+    def add_verdicts(self, *verdicts: str | Answer | asyncio.Event) -> None:
         """Give these verdicts next; after an event, the next verdict follows once the event is set."""
         self.verdicts.extend(Say(one) if isinstance(one, str) else one for one in verdicts)
 
-    def says(self, *replies: str | Answer) -> None:
+    def add_replies(self, *replies: str | Answer) -> None:
         self.replies.extend(Say(one) if isinstance(one, str) else one for one in replies)
 
     async def until_judged(self, times: int = 1) -> None:
@@ -70,14 +70,16 @@ class Court:
         return verdict
 
 
-class Pursuit:
+class GoalSession:
     """One program with an open session that has a goal."""
 
-    def __init__(self, shop: Workshop, manager: GoalManager, follower: GoalFollower, talk: SessionRunner) -> None:
-        self.shop = shop
+    def __init__(
+        self, agent_session: AgentSession, manager: GoalManager, follower: GoalFollower, runner: SessionRunner
+    ) -> None:
+        self.agent_session = agent_session
         self.manager = manager
         self.follower = follower
-        self.talk = talk
+        self.runner = runner
         self.notices: list[str] = []
         self.news = asyncio.Event()
 
@@ -87,12 +89,12 @@ class Pursuit:
 
     def begin(self) -> None:
         """Wake the runner, as a surface does when it opens a session, and commands when they have changed a goal."""
-        self.talk.wake()
-        self.talk.follow()
+        self.runner.wake()
+        self.runner.follow()
 
     async def say(self, text: str, external_id: str) -> None:
         message = Message(role="user", parts=(Text(text),), at=datetime.now(UTC))
-        await self.talk.put(message, source="test", external_id=external_id)
+        await self.runner.put(message, source="test", external_id=external_id)
 
     async def until_notice(self, part: str, times: int = 1) -> str:
         """Wait for a notice with this part in it."""
@@ -110,54 +112,56 @@ class Pursuit:
         return state
 
     def hear(self, event: TurnEvent) -> None:
-        self.shop.events.append(event)
+        self.agent_session.events.append(event)
         if isinstance(event, Noticed):
             self.notices.append(event.text)
             self.news.set()
 
 
-def judge_of(shop: Workshop, *, budget: Budget | None = None, seconds: float = 5, **given: Any) -> Judge:
+def make_judge(agent_session: AgentSession, *, budget: Budget | None = None, seconds: float = 5, **given: Any) -> Judge:
     """Return a judge that calls the scripted model."""
-    choice = shop.calls.first
+    choice = agent_session.calls.first
     auxiliary = Auxiliary(ModelCalls([ModelChoice(choice.provider, JUDGE, INFO)], QUICK), budget)
-    return Judge(shop.session_id, shop.store, auxiliary.answer, seconds=seconds, **given)
+    return Judge(agent_session.session_id, agent_session.store, auxiliary.answer, seconds=seconds, **given)
 
 
 @asynccontextmanager
-async def pursue(
-    shop: Workshop,
+async def open_goal_session(
+    agent_session: AgentSession,
     *,
     clock: Clock | None = None,
     verify: CommandRunner | None = None,
     seconds: float = 5,
     lasting: bool = True,
     budget: Budget | None = None,
-) -> AsyncIterator[Pursuit]:
-    """Open the session of a workshop, as a program does; leaving ends that program."""
-    pursuits: list[Pursuit] = []
+) -> AsyncIterator[GoalSession]:
+    """Open the session, as a program does; leaving ends that program."""
+    goal_sessions: list[GoalSession] = []
 
     def emit(event: TurnEvent) -> None:
-        for pursuit in pursuits:
-            pursuit.hear(event)
+        for goal_session in goal_sessions:
+            goal_session.hear(event)
 
-    judge = judge_of(shop, seconds=seconds, verify=verify, budget=budget)
-    follower = GoalFollower(shop.session_id, store=shop.store, make_judge=lambda: judge, emit=emit, clock=clock)
-    environment = shop.around(publish=emit, budget=budget or UnlimitedBudget())
+    judge = make_judge(agent_session, seconds=seconds, verify=verify, budget=budget)
+    follower = GoalFollower(
+        agent_session.session_id, store=agent_session.store, make_judge=lambda: judge, emit=emit, clock=clock
+    )
+    environment = agent_session.environment(publish=emit, budget=budget or UnlimitedBudget())
     options = RunnerOptions(
         follow_ups=(follower,) if lasting else (), listeners=() if lasting else (GoalRecorder(),), titled=False
     )
     async with asyncio.TaskGroup() as jobs:
-        talk = SessionRunner(
-            shop.store,
-            shop.session_id,
-            shop.agent(),
+        runner = SessionRunner(
+            agent_session.store,
+            agent_session.session_id,
+            agent_session.agent(),
             environment,
             jobs,
-            auxiliary=Auxiliary(shop.calls),
+            auxiliary=Auxiliary(agent_session.calls),
             options=options,
         )
-        manager = GoalManager(shop.session_id, store=shop.store, judge=judge, clock=clock)
-        pursuit = Pursuit(shop, manager, follower, talk)
-        pursuits.append(pursuit)
-        yield pursuit
-        await talk.close()
+        manager = GoalManager(agent_session.session_id, store=agent_session.store, judge=judge, clock=clock)
+        goal_session = GoalSession(agent_session, manager, follower, runner)
+        goal_sessions.append(goal_session)
+        yield goal_session
+        await runner.close()

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
-from tests.agent.agent_fixture import Workshop, workshop
+from tests.agent.agent_fixture import AgentSession, open_agent_session
 from tests.app import warm_program
 from tests.app.warm_program import WarmProcess
 from tests.goals.goal_fixture import DONE, JUDGE, NOT_YET
 from tests.runtime.scripted_runner import run_pending_turns
-from tests.storage.engines import Place
+from tests.storage.engines import StoreLocation
 
 from talaria.contracts.store import Store, Subscription, Transaction
 from talaria.contracts.stores.sessions import NewSession
@@ -36,23 +36,23 @@ WAIT = '{"verdict": "wait", "reason": "It builds.", "wait_seconds": 0.001}'
 
 
 @pytest.fixture
-def place(new_place: Place) -> Place:
+def store_location(new_store_location: StoreLocation) -> StoreLocation:
     """A store that no process has opened yet, on each engine in turn."""
-    return new_place
+    return new_store_location
 
 
 @pytest.fixture
-async def shop(tmp_path: Path) -> AsyncIterator[Workshop]:
-    async with workshop(tmp_path) as shop:
-        yield shop
+async def agent_session(tmp_path: Path) -> AsyncIterator[AgentSession]:
+    async with open_agent_session(tmp_path) as agent_session:
+        yield agent_session
 
 
 @pytest.fixture
-async def shop_on_any_engine(store: Store, tmp_path: Path) -> AsyncIterator[Workshop]:
+async def shop_on_any_engine(store: Store, tmp_path: Path) -> AsyncIterator[AgentSession]:
     http = HttpPool()
     async with ModelServer() as server:
         session = await store.write(lambda tx: tx.sessions.create(NewSession(source="test")))
-        yield Workshop(server, store, http, session.id, tmp_path)
+        yield AgentSession(server, store, http, session.id, tmp_path)
     await http.close()
 
 
@@ -144,90 +144,100 @@ def worked(received: Received, steps: int = STEPS) -> Answer:
     return Say(f"step {sum(message['role'] == 'user' for message in received.json['messages'])}")
 
 
-def follower_of(shop: Workshop, store: Store, ask: JudgeModel) -> GoalFollower:
-    judge = Judge(shop.session_id, store, ask)
-    return GoalFollower(shop.session_id, store=store, make_judge=lambda: judge, emit=shop.events.append)
+def follower_of(agent_session: AgentSession, store: Store, ask: JudgeModel) -> GoalFollower:
+    judge = Judge(agent_session.session_id, store, ask)
+    return GoalFollower(
+        agent_session.session_id, store=store, make_judge=lambda: judge, emit=agent_session.events.append
+    )
 
 
 @pytest.mark.parametrize("when_done", [False, True])
 @pytest.mark.parametrize("at", range(1, 31))
-async def test_goal_interrupted_at_any_await_takes_each_step_once(shop: Workshop, at: int, *, when_done: bool) -> None:
-    shop.server.answering(worked)
-    interruption = Interruption(shop.store, at, when_done=when_done)
-    await GoalManager(shop.session_id, store=shop.store).set("Win the game")
-    await _turn(shop, follower_of(shop, shop.store, judged))
+async def test_goal_interrupted_at_any_await_takes_each_step_once(
+    agent_session: AgentSession, at: int, *, when_done: bool
+) -> None:
+    agent_session.server.answering(worked)
+    interruption = Interruption(agent_session.store, at, when_done=when_done)
+    await GoalManager(agent_session.session_id, store=agent_session.store).set("Win the game")
+    await _turn(agent_session, follower_of(agent_session, agent_session.store, judged))
     for _ in range(3 * STEPS):
         try:
-            is_due = await follower_of(shop, interruption, interruption.ask).follow_up()
+            is_due = await follower_of(agent_session, interruption, interruption.ask).follow_up()
         except asyncio.CancelledError:
-            is_due = await follower_of(shop, shop.store, judged).follow_up()
+            is_due = await follower_of(agent_session, agent_session.store, judged).follow_up()
         if not is_due:
             break
-        await _turn(shop, follower_of(shop, shop.store, judged))
+        await _turn(agent_session, follower_of(agent_session, agent_session.store, judged))
     assert interruption.has_happened or at > 19
-    await _check_goal_is_done(shop, ["continue", "wait", "continue", "done"])
+    await _check_goal_is_done(agent_session, ["continue", "wait", "continue", "done"])
 
 
-async def test_stored_verdict_is_shown_even_if_the_follow_up_is_cancelled(shop: Workshop) -> None:
-    shop.server.answering(worked)
-    await GoalManager(shop.session_id, store=shop.store).set("Win the game")
-    await _turn(shop, follower_of(shop, shop.store, judged))
-    store = CancellingStore(shop.store, 0)
-    store.task = asyncio.ensure_future(follower_of(shop, store, judged).follow_up())
+async def test_stored_verdict_is_shown_even_if_the_follow_up_is_cancelled(agent_session: AgentSession) -> None:
+    agent_session.server.answering(worked)
+    await GoalManager(agent_session.session_id, store=agent_session.store).set("Win the game")
+    await _turn(agent_session, follower_of(agent_session, agent_session.store, judged))
+    store = CancellingStore(agent_session.store, 0)
+    store.task = asyncio.ensure_future(follower_of(agent_session, store, judged).follow_up())
     with pytest.raises(asyncio.CancelledError):
         await store.task
-    assert ["not reached yet" in event.text for event in shop.events if isinstance(event, Noticed)] == [True]
+    assert ["not reached yet" in event.text for event in agent_session.events if isinstance(event, Noticed)] == [True]
 
 
 async def test_two_programs_judging_the_same_turn_take_one_step(
-    shop_on_any_engine: Workshop, place: Place, clock: SettableClock
+    shop_on_any_engine: AgentSession, store_location: StoreLocation, clock: SettableClock
 ) -> None:
-    shop, other = shop_on_any_engine, place.open_store(clock, "worker-2")
-    shop.server.answering(worked)
-    await GoalManager(shop.session_id, store=shop.store).set("Win the game")
+    agent_session, other = shop_on_any_engine, store_location.open_store(clock, "worker-2")
+    agent_session.server.answering(worked)
+    await GoalManager(agent_session.session_id, store=agent_session.store).set("Win the game")
     for _ in range(STEPS):
-        await _turn(shop, follower_of(shop, shop.store, judged))
+        await _turn(agent_session, follower_of(agent_session, agent_session.store, judged))
         async with asyncio.TaskGroup() as group:
-            for store in (shop.store, other, shop.store, other):
-                group.create_task(follower_of(shop, store, judged).follow_up())
+            for store in (agent_session.store, other, agent_session.store, other):
+                group.create_task(follower_of(agent_session, store, judged).follow_up())
     await other.close()
-    await _check_goal_is_done(shop, ["continue", "wait", "continue", "done"])
+    await _check_goal_is_done(agent_session, ["continue", "wait", "continue", "done"])
 
 
-async def test_follow_up_survives_a_busy_store(shop: Workshop) -> None:
-    shop.server.answering(worked)
-    await GoalManager(shop.session_id, store=shop.store).set("Win the game")
-    await _turn(shop, follower_of(shop, shop.store, judged))
+async def test_follow_up_survives_a_busy_store(agent_session: AgentSession) -> None:
+    agent_session.server.answering(worked)
+    await GoalManager(agent_session.session_id, store=agent_session.store).set("Win the game")
+    await _turn(agent_session, follower_of(agent_session, agent_session.store, judged))
     async with asyncio.timeout(LIMIT):
-        assert await follower_of(shop, FaultyStore(shop.store, 1), judged).follow_up()
+        assert await follower_of(agent_session, FaultyStore(agent_session.store, 1), judged).follow_up()
 
 
-async def test_repeatedly_killed_program_takes_each_step_once(shop: Workshop, request: pytest.FixtureRequest) -> None:
-    shop.server.answering(partial(worked, steps=MANY_STEPS))
+async def test_repeatedly_killed_program_takes_each_step_once(
+    agent_session: AgentSession, request: pytest.FixtureRequest
+) -> None:
+    agent_session.server.answering(partial(worked, steps=MANY_STEPS))
     chance = random.Random(7)
     in_the_middle = 0
     for _ in range(12 if request.config.getoption("--long") else 1):
-        session = await shop.store.write(lambda tx: tx.sessions.create(NewSession(source="test")))
-        shop.session_id = session.id
+        session = await agent_session.store.write(lambda tx: tx.sessions.create(NewSession(source="test")))
+        agent_session.session_id = session.id
         for _ in range(10):
-            async with _program(shop) as child:
+            async with _program(agent_session) as child:
                 try:
                     async with asyncio.timeout(chance.uniform(0, 0.025)):
                         await child.wait()
                 except TimeoutError:
                     child.kill()
-            state = await GoalManager(session.id, store=shop.store).load()
+            state = await GoalManager(session.id, store=agent_session.store).load()
             in_the_middle += state is not None and state.status == "active"
-        async with _program(shop) as child, asyncio.timeout(60):
+        async with _program(agent_session) as child, asyncio.timeout(60):
             assert await child.wait() == 0
-        await _check_goal_is_done(shop, [*["continue"] * (MANY_STEPS - 1), "done"])
+        await _check_goal_is_done(agent_session, [*["continue"] * (MANY_STEPS - 1), "done"])
     assert in_the_middle >= 5
 
 
 @asynccontextmanager
-async def _program(shop: Workshop) -> AsyncIterator[WarmProcess]:
+async def _program(agent_session: AgentSession) -> AsyncIterator[WarmProcess]:
     """Start a program and wait until it has started to work."""
-    arguments = [str(shop.folder / "talaria.db"), shop.server.url.rpartition(":")[2], shop.session_id]
+    arguments = [
+        str(agent_session.folder / "talaria.db"),
+        agent_session.server.url.rpartition(":")[2],
+        agent_session.session_id,
+    ]
     child = await warm_program.start_module("tests.goals.crash_child", *arguments, stdout=warm_program.PIPE)
     assert child.stdout is not None
     try:
@@ -240,22 +250,22 @@ async def _program(shop: Workshop) -> AsyncIterator[WarmProcess]:
         await child.wait()
 
 
-async def _turn(shop: Workshop, follower: GoalFollower) -> None:
-    agent = shop.agent()
+async def _turn(agent_session: AgentSession, follower: GoalFollower) -> None:
+    agent = agent_session.agent()
 
     async def take_turn(turn: TurnLog) -> TurnEnd:
-        return await agent.take_turn(turn, shop.around())
+        return await agent.take_turn(turn, agent_session.environment())
 
-    await run_pending_turns(shop.store, shop.session_id, take_turn, ended=follower.turn_ended)
+    await run_pending_turns(agent_session.store, agent_session.session_id, take_turn, ended=follower.turn_ended)
 
 
-async def _check_goal_is_done(shop: Workshop, verdicts: list[str]) -> None:
+async def _check_goal_is_done(agent_session: AgentSession, verdicts: list[str]) -> None:
     steps = len(verdicts)
-    goal = GoalManager(shop.session_id, store=shop.store)
+    goal = GoalManager(agent_session.session_id, store=agent_session.store)
     state = await goal.load()
     assert state is not None
     assert (state.status, state.turns_used) == ("done", steps)
-    messages = await shop.told()
+    messages = await agent_session.transcript_texts()
     assert [text for role, text in messages if role == "assistant"] == [
         f"step {number}" for number in range(1, steps + 1)
     ]
@@ -263,4 +273,4 @@ async def _check_goal_is_done(shop: Workshop, verdicts: list[str]) -> None:
     history = await goal.history()
     assert [one.verdict for one in history] == verdicts
     assert len({one.turn for one in history}) == steps
-    assert await shop.store.read(lambda tx: tx.inbox.unsettled(shop.session_id)) == []
+    assert await agent_session.store.read(lambda tx: tx.inbox.unsettled(agent_session.session_id)) == []

@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 import pytest
-from tests.storage.engines import Place
+from tests.storage.engines import StoreLocation
 
 from talaria.contracts.store import Store
 from talaria.contracts.stores.queues import InboxItem
@@ -152,9 +152,9 @@ async def test_criteria_are_numbered_as_they_are_shown(goal: GoalManager) -> Non
 
 
 async def test_two_programs_see_the_same_goal(
-    goal: GoalManager, place: Place, clock: SettableClock, session_id: SessionId
+    goal: GoalManager, store_location: StoreLocation, clock: SettableClock, session_id: SessionId
 ) -> None:
-    other_store = place.open_store(clock, "worker-2")
+    other_store = store_location.open_store(clock, "worker-2")
     other = GoalManager(session_id, store=other_store)
     await goal.set("win")
     await other.add_subgoal("from afar")

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from tests.agent.agent_fixture import Workshop, workshop
-from tests.goals.goal_fixture import DONE, NOT_YET, judge_of
+from tests.agent.agent_fixture import AgentSession, open_agent_session
+from tests.goals.goal_fixture import DONE, NOT_YET, make_judge
 
 from talaria.contracts.background_processes import BackgroundProcess, add_process
 from talaria.contracts.stores.turns import Cap
@@ -24,9 +24,9 @@ from talaria.testing.wait import LIMIT
 
 
 @pytest.fixture
-async def shop(tmp_path: Path) -> AsyncIterator[Workshop]:
-    async with workshop(tmp_path) as shop:
-        yield shop
+async def agent_session(tmp_path: Path) -> AsyncIterator[AgentSession]:
+    async with open_agent_session(tmp_path) as agent_session:
+        yield agent_session
 
 
 def goal(text: str = "Win the game", contract: GoalContract | None = None, subgoals: tuple[str, ...] = ()) -> GoalState:
@@ -52,11 +52,11 @@ class ScriptedVerifier:
         return self._endings.pop(0)
 
 
-async def test_empty_goal_or_reply_is_judged_without_a_model_call(shop: Workshop) -> None:
-    judge = judge_of(shop)
+async def test_empty_goal_or_reply_is_judged_without_a_model_call(agent_session: AgentSession) -> None:
+    judge = make_judge(agent_session)
     assert (await judge.opinion(goal("  "), "hello")).verdict == "skipped"
     assert (await judge.opinion(goal(), " \n")).verdict == "continue"
-    assert shop.server.received == []
+    assert agent_session.server.received == []
 
 
 @pytest.mark.parametrize(
@@ -69,9 +69,9 @@ async def test_empty_goal_or_reply_is_judged_without_a_model_call(shop: Workshop
         ('{"done": "not yet", "reason": "so it is"}', "continue"),
     ],
 )
-async def test_a_verdict_has_a_reason(shop: Workshop, answer: str, verdict: str) -> None:
-    shop.server.script(Say(answer))
-    opinion = await judge_of(shop).opinion(goal(), "I won.")
+async def test_a_verdict_has_a_reason(agent_session: AgentSession, answer: str, verdict: str) -> None:
+    agent_session.server.script(Say(answer))
+    opinion = await make_judge(agent_session).opinion(goal(), "I won.")
     assert opinion.verdict == verdict
     assert opinion.reason
 
@@ -88,41 +88,41 @@ async def test_a_verdict_has_a_reason(shop: Workshop, answer: str, verdict: str)
         (Silence(after=0), "took longer than 1 s"),
     ],
 )
-async def test_failed_judge_means_continue(shop: Workshop, answer: Answer, part: str) -> None:
-    shop.server.otherwise(answer)
-    opinion = await judge_of(shop, seconds=1).opinion(goal(), "I won.")
+async def test_failed_judge_means_continue(agent_session: AgentSession, answer: Answer, part: str) -> None:
+    agent_session.server.otherwise(answer)
+    opinion = await make_judge(agent_session, seconds=1).opinion(goal(), "I won.")
     assert opinion.verdict == "continue"
     assert part in opinion.reason
 
 
-async def test_slow_judge_times_out_and_means_continue(shop: Workshop) -> None:
-    shop.server.script(Say("one two three four five six seven eight", pause=0.2))
-    opinion = await judge_of(shop, seconds=0.3).opinion(goal(), "I won.")
+async def test_slow_judge_times_out_and_means_continue(agent_session: AgentSession) -> None:
+    agent_session.server.script(Say("one two three four five six seven eight", pause=0.2))
+    opinion = await make_judge(agent_session, seconds=0.3).opinion(goal(), "I won.")
     assert (opinion.verdict, "took longer" in opinion.reason) == ("continue", True)
     async with asyncio.timeout(LIMIT):
-        await shop.server.gone()
+        await agent_session.server.gone()
 
 
-async def test_judge_without_a_model_means_continue(shop: Workshop) -> None:
-    opinion = await Judge(shop.session_id, shop.store, None).opinion(goal(), "I won.")
+async def test_judge_without_a_model_means_continue(agent_session: AgentSession) -> None:
+    opinion = await Judge(agent_session.session_id, agent_session.store, None).opinion(goal(), "I won.")
     assert (opinion.verdict, "no model" in opinion.reason) == ("continue", True)
 
 
-async def test_exception_in_the_model_call_counts_as_a_failure_of_the_judge(shop: Workshop) -> None:
+async def test_exception_in_the_model_call_counts_as_a_failure_of_the_judge(agent_session: AgentSession) -> None:
     async def broken(instructions: str, text: str, *, max_tokens: int) -> tuple[str, Usage]:
         raise ZeroDivisionError
 
-    opinion = await Judge(shop.session_id, shop.store, broken).opinion(goal(), "I won.")
+    opinion = await Judge(agent_session.session_id, agent_session.store, broken).opinion(goal(), "I won.")
     assert opinion.verdict == "continue"
     assert opinion.reason == "The last turn couldn't be judged: the judge failed."
 
 
-async def test_judge_prompt_has_goal_evidence_and_processes_and_cuts_a_long_reply(shop: Workshop) -> None:
-    shop.server.script(Say(NOT_YET))
+async def test_judge_prompt_has_goal_evidence_and_processes_and_cuts_a_long_reply(agent_session: AgentSession) -> None:
+    agent_session.server.script(Say(NOT_YET))
     contract = GoalContract("make test", "no new files", "src", "it needs a key")
     running = BackgroundProcess(
         id="p1",
-        session_id=shop.session_id,
+        session_id=agent_session.session_id,
         command="make long",
         folder="/",
         place="/",
@@ -134,10 +134,10 @@ async def test_judge_prompt_has_goal_evidence_and_processes_and_cuts_a_long_repl
         state="running",
         pid=4242,
     )
-    await shop.store.write(lambda tx: add_process(tx, running))
-    judge = judge_of(shop, verify=verifying(Evidence(2, "2 failed")))
+    await agent_session.store.write(lambda tx: add_process(tx, running))
+    judge = make_judge(agent_session, verify=verifying(Evidence(2, "2 failed")))
     await judge.opinion(goal(contract=contract, subgoals=("be quick",)), "begin " + "x" * 100_000 + " end")
-    shown = shop.server.received[0].question
+    shown = agent_session.server.received[0].question
     for part in ("Win the game", "make test", "no new files", "src", "it needs a key", "be quick", "begin", "end"):
         assert part in shown
     for part in ("exit code 2", "2 failed", "4242: make long"):
@@ -145,10 +145,10 @@ async def test_judge_prompt_has_goal_evidence_and_processes_and_cuts_a_long_repl
     assert len(shown) < 12_000
 
 
-async def test_goal_is_not_done_while_its_verify_command_fails(shop: Workshop) -> None:
-    shop.server.otherwise(Say(DONE))
+async def test_goal_is_not_done_while_its_verify_command_fails(agent_session: AgentSession) -> None:
+    agent_session.server.otherwise(Say(DONE))
     verify = verifying(Evidence(1, "1 failed"), Evidence(None, "stopped"), Evidence(0, "all passed"))
-    judge = judge_of(shop, verify=verify)
+    judge = make_judge(agent_session, verify=verify)
     proved = goal(contract=GoalContract(verify="make test"))
     failed = await judge.opinion(proved, "I won.")
     assert (failed.verdict, failed.exit_code) == ("continue", 1)
@@ -160,27 +160,29 @@ async def test_goal_is_not_done_while_its_verify_command_fails(shop: Workshop) -
     assert verify.ran == [("make test", True)] * 3
 
 
-async def test_verify_command_that_cannot_run_means_continue(shop: Workshop) -> None:
-    shop.server.otherwise(Say(DONE))
-    opinion = await judge_of(shop).opinion(goal(contract=GoalContract(verify="true")), "I won.")
+async def test_verify_command_that_cannot_run_means_continue(agent_session: AgentSession) -> None:
+    agent_session.server.otherwise(Say(DONE))
+    opinion = await make_judge(agent_session).opinion(goal(contract=GoalContract(verify="true")), "I won.")
     assert opinion.verdict == "continue"
 
 
-async def test_stop_verdict_needs_a_stop_condition(shop: Workshop) -> None:
-    shop.server.otherwise(Say('{"verdict": "stop", "reason": "a key is needed"}'))
-    assert (await judge_of(shop).opinion(goal(), "x")).verdict == "continue"
-    assert (await judge_of(shop).opinion(goal(contract=GoalContract(stop_when="a key")), "x")).verdict == "stop"
+async def test_stop_verdict_needs_a_stop_condition(agent_session: AgentSession) -> None:
+    agent_session.server.otherwise(Say('{"verdict": "stop", "reason": "a key is needed"}'))
+    assert (await make_judge(agent_session).opinion(goal(), "x")).verdict == "continue"
+    assert (
+        await make_judge(agent_session).opinion(goal(contract=GoalContract(stop_when="a key")), "x")
+    ).verdict == "stop"
 
 
-async def test_cost_of_the_judge_is_counted_and_capped(shop: Workshop) -> None:
-    shop.server.otherwise(Say(DONE, usage=Tokens(input=1_000, output=100)))
-    budget = StoredBudget(shop.store, [Cap("all", 38_000)])
-    judge = judge_of(shop, budget=budget)
+async def test_cost_of_the_judge_is_counted_and_capped(agent_session: AgentSession) -> None:
+    agent_session.server.otherwise(Say(DONE, usage=Tokens(input=1_000, output=100)))
+    budget = StoredBudget(agent_session.store, [Cap("all", 38_000)])
+    judge = make_judge(agent_session, budget=budget)
     judged = await judge.opinion(goal(), "x")
     assert judged.verdict == "done"
     assert judged.usage == Usage(calls=1, input_tokens=1_000, output_tokens=100, cost_microdollars=4_500)
-    assert await shop.store.read(lambda tx: tx.ledger.spent("all")) == 4_500
+    assert await agent_session.store.read(lambda tx: tx.ledger.spent("all")) == 4_500
     await judge.opinion(goal(), "x")
     opinion = await judge.opinion(goal(), "x")
     assert (opinion.verdict, "budget" in opinion.reason) == ("stop", True)
-    assert len(shop.server.received) == 2
+    assert len(agent_session.server.received) == 2

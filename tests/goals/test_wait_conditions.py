@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 from msgspec import structs
-from tests.agent.agent_fixture import Workshop, workshop
-from tests.goals.goal_fixture import NOT_YET, Court, pursue
+from tests.agent.agent_fixture import AgentSession, open_agent_session
+from tests.goals.goal_fixture import NOT_YET, GoalModels, open_goal_session
 
 from talaria.contracts.clock import SystemClock
 from talaria.core.ids import new_turn_id
@@ -24,14 +24,14 @@ NEVER = "import signal; signal.pause()"
 
 
 @pytest.fixture
-async def shop(tmp_path: Path) -> AsyncIterator[Workshop]:
-    async with workshop(tmp_path) as shop:
-        yield shop
+async def agent_session(tmp_path: Path) -> AsyncIterator[AgentSession]:
+    async with open_agent_session(tmp_path) as agent_session:
+        yield agent_session
 
 
 @pytest.fixture
-def court(shop: Workshop) -> Court:
-    return Court(shop)
+def models(agent_session: AgentSession) -> GoalModels:
+    return GoalModels(agent_session)
 
 
 @asynccontextmanager
@@ -49,91 +49,97 @@ def parked(process: WatchedProcess | None, seconds: float = 60) -> Waiting:
     return Waiting(new_turn_id(), datetime.now(UTC) + timedelta(seconds=seconds), "the build", process)
 
 
-async def test_wait_for_a_time_ends_without_a_message(shop: Workshop, court: Court) -> None:
-    court.rules('{"verdict": "wait", "reason": "The build runs.", "wait_seconds": 1}')
-    async with pursue(shop) as pursuit:
-        await pursuit.set("Win")
-        assert "waiting for 1 s" in await pursuit.until_notice("Goal: waiting")
-        assert (await pursuit.state()).parked is not None
-        await pursuit.until_notice("Goal reached")
-    users = [text for role, text in await shop.told() if role == "user"]
+async def test_wait_for_a_time_ends_without_a_message(agent_session: AgentSession, models: GoalModels) -> None:
+    models.add_verdicts('{"verdict": "wait", "reason": "The build runs.", "wait_seconds": 1}')
+    async with open_goal_session(agent_session) as goal_session:
+        await goal_session.set("Win")
+        assert "waiting for 1 s" in await goal_session.until_notice("Goal: waiting")
+        assert (await goal_session.state()).parked is not None
+        await goal_session.until_notice("Goal reached")
+    users = [text for role, text in await agent_session.transcript_texts() if role == "user"]
     assert len(users) == 2
     assert "the wait is over (The build runs)" in users[1]
 
 
-async def test_wait_for_a_process_ends_with_the_process(shop: Workshop, court: Court) -> None:
-    async with process() as build, pursue(shop) as pursuit:
-        court.rules(f'{{"verdict": "wait", "reason": "It builds.", "wait_pid": {build.pid}}}')
-        await pursuit.set("Win")
-        assert f"process {build.pid}" in await pursuit.until_notice("Goal: waiting")
-        assert len(court.worked) == 1
+async def test_wait_for_a_process_ends_with_the_process(agent_session: AgentSession, models: GoalModels) -> None:
+    async with process() as build, open_goal_session(agent_session) as goal_session:
+        models.add_verdicts(f'{{"verdict": "wait", "reason": "It builds.", "wait_pid": {build.pid}}}')
+        await goal_session.set("Win")
+        assert f"process {build.pid}" in await goal_session.until_notice("Goal: waiting")
+        assert len(models.worked) == 1
         build.kill()
-        await pursuit.until_notice("Goal reached")
-        assert len(court.worked) == 2
+        await goal_session.until_notice("Goal reached")
+        assert len(models.worked) == 2
 
 
-async def test_wait_survives_the_end_of_the_program(shop: Workshop, court: Court) -> None:
+async def test_wait_survives_the_end_of_the_program(agent_session: AgentSession, models: GoalModels) -> None:
     clock = SettableClock(datetime.now(UTC))
-    court.rules('{"verdict": "wait", "reason": "Tomorrow.", "wait_seconds": 3600}')
-    async with pursue(shop, clock=clock) as pursuit:
-        await pursuit.set("Win")
-        await pursuit.until_notice("Goal: waiting")
+    models.add_verdicts('{"verdict": "wait", "reason": "Tomorrow.", "wait_seconds": 3600}')
+    async with open_goal_session(agent_session, clock=clock) as goal_session:
+        await goal_session.set("Win")
+        await goal_session.until_notice("Goal: waiting")
     clock.advance(timedelta(hours=1))
-    async with pursue(shop, clock=clock) as pursuit:
-        pursuit.begin()
-        await pursuit.until_notice("Goal reached")
-    assert len(court.worked) == 2
+    async with open_goal_session(agent_session, clock=clock) as goal_session:
+        goal_session.begin()
+        await goal_session.until_notice("Goal reached")
+    assert len(models.worked) == 2
 
 
-async def test_message_during_a_wait_is_answered_and_its_turn_is_judged(shop: Workshop, court: Court) -> None:
-    court.rules('{"verdict": "wait", "reason": "Tomorrow.", "wait_seconds": 3600}')
-    async with pursue(shop) as pursuit:
-        await pursuit.set("Win")
-        await pursuit.until_notice("Goal: waiting")
-        await pursuit.say("It is done already.", "1")
-        await pursuit.until_notice("Goal reached")
-        assert (await pursuit.state()).parked is None
+async def test_message_during_a_wait_is_answered_and_its_turn_is_judged(
+    agent_session: AgentSession, models: GoalModels
+) -> None:
+    models.add_verdicts('{"verdict": "wait", "reason": "Tomorrow.", "wait_seconds": 3600}')
+    async with open_goal_session(agent_session) as goal_session:
+        await goal_session.set("Win")
+        await goal_session.until_notice("Goal: waiting")
+        await goal_session.say("It is done already.", "1")
+        await goal_session.until_notice("Goal reached")
+        assert (await goal_session.state()).parked is None
 
 
-async def test_resume_ends_a_wait(shop: Workshop, court: Court) -> None:
-    court.rules('{"verdict": "wait", "reason": "Tomorrow.", "wait_seconds": 3600}')
-    async with pursue(shop) as pursuit:
-        await pursuit.set("Win")
-        await pursuit.until_notice("Goal: waiting")
-        await pursuit.manager.resume()
-        pursuit.begin()
-        await pursuit.until_notice("Goal reached")
+async def test_resume_ends_a_wait(agent_session: AgentSession, models: GoalModels) -> None:
+    models.add_verdicts('{"verdict": "wait", "reason": "Tomorrow.", "wait_seconds": 3600}')
+    async with open_goal_session(agent_session) as goal_session:
+        await goal_session.set("Win")
+        await goal_session.until_notice("Goal: waiting")
+        await goal_session.manager.resume()
+        goal_session.begin()
+        await goal_session.until_notice("Goal reached")
 
 
-async def test_waiting_counts_towards_the_time_budget(shop: Workshop, court: Court) -> None:
+async def test_waiting_counts_towards_the_time_budget(agent_session: AgentSession, models: GoalModels) -> None:
     clock = SettableClock(datetime.now(UTC))
-    court.rules('{"verdict": "wait", "reason": "Tomorrow.", "wait_seconds": 7200}')
-    async with pursue(shop, clock=clock) as pursuit:
-        await pursuit.set("Win | budget: 1h")
-        await pursuit.until_notice("Goal: waiting")
+    models.add_verdicts('{"verdict": "wait", "reason": "Tomorrow.", "wait_seconds": 7200}')
+    async with open_goal_session(agent_session, clock=clock) as goal_session:
+        await goal_session.set("Win | budget: 1h")
+        await goal_session.until_notice("Goal: waiting")
         clock.advance(timedelta(hours=2))
-        pursuit.talk.follow()
-        assert "1 h" in await pursuit.until_notice("Goal paused")
-    assert len(court.worked) == 1
+        goal_session.runner.follow()
+        assert "1 h" in await goal_session.until_notice("Goal paused")
+    assert len(models.worked) == 1
 
 
-async def test_goal_without_a_queued_step_continues_after_the_last_turn(shop: Workshop, court: Court) -> None:
-    async with pursue(shop) as pursuit:
-        await pursuit.manager.set("Win")
-        await shop.run_pending_turns()  # by a program without a goal follower
-        court.rules(NOT_YET)
-        pursuit.begin()
-        await pursuit.until_notice("Goal reached")
-        assert (await pursuit.state()).turns_used == 2
+async def test_goal_without_a_queued_step_continues_after_the_last_turn(
+    agent_session: AgentSession, models: GoalModels
+) -> None:
+    async with open_goal_session(agent_session) as goal_session:
+        await goal_session.manager.set("Win")
+        await agent_session.run_pending_turns()  # by a program without a goal follower
+        models.add_verdicts(NOT_YET)
+        goal_session.begin()
+        await goal_session.until_notice("Goal reached")
+        assert (await goal_session.state()).turns_used == 2
 
 
-async def test_goal_without_any_turn_waits_for_the_first_message(shop: Workshop, court: Court) -> None:
-    async with pursue(shop) as pursuit:
-        await pursuit.manager.set("Win")
-        await shop.store.write(lambda tx: withdraw_steps(tx, shop.session_id))
-        assert not await pursuit.follower.follow_up()
-        await pursuit.say("Begin, please.", "1")
-        await pursuit.until_notice("Goal reached")
+async def test_goal_without_any_turn_waits_for_the_first_message(
+    agent_session: AgentSession, models: GoalModels
+) -> None:
+    async with open_goal_session(agent_session) as goal_session:
+        await goal_session.manager.set("Win")
+        await agent_session.store.write(lambda tx: withdraw_steps(tx, agent_session.session_id))
+        assert not await goal_session.follower.follow_up()
+        await goal_session.say("Begin, please.", "1")
+        await goal_session.until_notice("Goal reached")
 
 
 async def test_wait_ignores_another_process_with_the_same_pid() -> None:

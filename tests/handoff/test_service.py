@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from datetime import timedelta
 
 import pytest
-from tests.storage.engines import Place
+from tests.storage.engines import StoreLocation
 
 from talaria.contracts.clock import SystemClock
 from talaria.contracts.store import Store
@@ -29,8 +29,8 @@ HOUR = 3600.0
 
 
 @pytest.fixture
-async def store(place: Place) -> AsyncIterator[Store]:
-    opened = place.open_store(SystemClock())
+async def store(store_location: StoreLocation) -> AsyncIterator[Store]:
+    opened = store_location.open_store(SystemClock())
     yield opened
     await opened.close()
 
@@ -102,8 +102,8 @@ async def test_late_handoff_is_withdrawn(store: Store) -> None:
     assert await store.read(lambda tx: tx.handoffs.list_pending_handoffs()) == []
 
 
-def test_late_handoff_is_withdrawn_without_an_event_loop(place: Place) -> None:
-    database = place.open(SystemClock())
+def test_late_handoff_is_withdrawn_without_an_event_loop(store_location: StoreLocation) -> None:
+    database = store_location.open(SystemClock())
     session_id = database.write(lambda tx: tx.sessions.create(NewSession(source="cli"))).id
     database.write(lambda tx: tx.handoffs.request_handoff(session_id, "telegram"))
     end = wait_for_handoff_blocking(database, session_id, 0.01)

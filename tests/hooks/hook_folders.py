@@ -37,24 +37,24 @@ def problem(hooks: Path) -> str:
     return found.problem
 
 
-class Watched:
+class RecordedHook:
     """The only hook in a folder, with its queue and recorded reports."""
 
     def __init__(self, hooks: Path, *, most: int = MAX_WAITING, environment: dict[str, str] | None = None) -> None:
         (found,) = find_hooks(hooks)
         assert isinstance(found, Hook)
         self.reports: list[HookReport] = []
-        self.line = HookQueue(found, make_handler(found, environment or {}), self.reports.append, most=most)
+        self.queue = HookQueue(found, make_handler(found, environment or {}), self.reports.append, most=most)
 
-    def tell(self, event: str, **facts: str | int) -> None:
-        self.line.put(HookEvent(event, dict(facts)))
+    def put(self, event: str, **facts: str | int) -> None:
+        self.queue.put(HookEvent(event, dict(facts)))
 
     def finish(self, seconds: float = LIMIT) -> bool:
-        return self.line.finish(time.monotonic() + seconds)
+        return self.queue.finish(time.monotonic() + seconds)
 
     def handled(self, event: str = "agent:end", **facts: str | int) -> HookReport:
         """Let the hook handle one event, and return its report."""
-        self.tell(event, **facts)
+        self.put(event, **facts)
         assert self.finish()
         return self.reports[-1]
 
@@ -65,7 +65,7 @@ def notes(folder: Path) -> list[tuple[str, dict[str, object]]]:
     return [tuple(json.loads(line)) for line in file.read_text().splitlines()] if file.exists() else []
 
 
-async def noted(folder: Path, event: str, *, times: int = 1) -> list[dict[str, object]]:
+async def wait_for_notes(folder: Path, event: str, *, times: int = 1) -> list[dict[str, object]]:
     """Wait until a hook has recorded an event this many times, and return the facts."""
 
     def found() -> list[dict[str, object]]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.app.program import Program
 from tests.app.program_with_model import scripted_program
-from tests.hooks.hook_folders import noted, notes, write_hook
+from tests.hooks.hook_folders import notes, wait_for_notes, write_hook
 from tests.system.test_gateway_process import running, shown
 
 from talaria.testing.loopback_platform import LoopbackNetwork
@@ -65,7 +65,7 @@ async def test_slow_hook_delays_no_reply_no_command_and_no_shutdown(
         await shown(network, "bob", "re: m0", "re: m1", "re: m2")
         network.say("ann", "/title Harbour")
         await shown(network, "ann", "re: m0", "re: m1", "re: m2", "This conversation's title is now *Harbour*.")
-        assert len(await noted(quick, "agent:end", times=6)) == 6
+        assert len(await wait_for_notes(quick, "agent:end", times=6)) == 6
         # At a minute for each of these, the first reply would have come after several minutes.
         assert (folder / "begun").read_text().startswith("gateway:start\n")
         assert "agent:end" not in (folder / "begun").read_text()
@@ -85,7 +85,7 @@ async def test_hooks_of_a_gateway_get_all_events_with_their_facts(
         network.say("ann", "hello")
         await shown(network, "ann", "ok")
         network.say("ann", "/new")
-        (reset,) = await noted(folder, "session:reset")
+        (reset,) = await wait_for_notes(folder, "session:reset")
     events = [event for event, _ in notes(folder)]
     assert events == [
         "gateway:start",

@@ -4,8 +4,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from msgspec import structs
-from tests.gateway.in_process_gateway import served
-from tests.hooks.hook_folders import noted, notes, write_hook
+from tests.gateway.in_process_gateway import run_gateway
+from tests.hooks.hook_folders import notes, wait_for_notes, write_hook
 
 from talaria.contracts.platform import Incoming, Sender
 from talaria.core.addresses import Address
@@ -25,14 +25,14 @@ async def test_idle_reset_sends_session_events_once(tmp_path: Path, server: Mode
     settings = '[platforms.loopback]\nreset = "idle"\nreset_idle_minutes = 60\n'
     async with (
         LoopbackNetwork() as network,
-        served(tmp_path, network.platform(), server.url, settings=settings) as small,
+        run_gateway(tmp_path, network.platform(), server.url, settings=settings) as small,
     ):
         await small.dispatcher.receive(update("one"))
         await network.posted(1)
         late = update("two", later=timedelta(hours=2))
         await small.dispatcher.receive(late)
         await small.dispatcher.receive(structs.replace(late, text="again"))
-        (reset,) = await noted(folder, "session:reset")
+        (reset,) = await wait_for_notes(folder, "session:reset")
     events = notes(folder)
     assert [event for event, _ in events] == ["session:start", "session:start", "session:end", "session:reset"]
     assert reset["previous_session_id"] == events[0][1]["session_id"] == events[2][1]["session_id"]

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from tests.commands.command_fixture import open_desk
-from tests.hooks.hook_folders import noted, notes, write_hook
+from tests.commands.command_fixture import open_chat_client
+from tests.hooks.hook_folders import notes, wait_for_notes, write_hook
 
 from talaria.commands.command import Author
 from talaria.core.addresses import Address
@@ -11,7 +11,7 @@ from talaria.testing.model_server import Ask, ModelServer, Say, overloaded
 
 
 def hooks_of(home: Path) -> Path:
-    """Return the hooks folder of a desk's profile."""
+    """Return the hooks folder of the client's profile."""
     return home / "home" / "profiles" / "default" / "hooks"
 
 
@@ -19,10 +19,10 @@ async def test_turn_sends_events_for_its_start_steps_and_end(tmp_path: Path, ser
     folder = write_hook(hooks_of(tmp_path), "notes")
     server.script(Say(calls=[Ask("list_files", {})]), Say("Nothing there."))
     chat = Address("matrix", "!room", thread_id="7")
-    async with open_desk(tmp_path, server, chat=chat, key="agent:main:matrix:private:!room:7") as desk:
-        await desk.say("look around")
-        (end,) = await noted(folder, "agent:end")
-        session_id = desk.active_session.session_id
+    async with open_chat_client(tmp_path, server, chat=chat, key="agent:main:matrix:private:!room:7") as client:
+        await client.say("look around")
+        (end,) = await wait_for_notes(folder, "agent:end")
+        session_id = client.active_session.session_id
     events = notes(folder)
     assert [event for event, _ in events] == [
         "session:start",
@@ -44,9 +44,9 @@ async def test_turn_sends_events_for_its_start_steps_and_end(tmp_path: Path, ser
 async def test_failed_turn_sends_an_end_event(tmp_path: Path, server: ModelServer) -> None:
     folder = write_hook(hooks_of(tmp_path), "notes", "events: agent:end\n")
     server.script(*[overloaded()] * 20)
-    async with open_desk(tmp_path, server, "[agent]\nmax_turn_seconds = 1\n") as desk:
-        await desk.say("hello")
-        (end,) = await noted(folder, "agent:end")
+    async with open_chat_client(tmp_path, server, "[agent]\nmax_turn_seconds = 1\n") as client:
+        await client.say("hello")
+        (end,) = await wait_for_notes(folder, "agent:end")
     assert end["outcome"] in {"out_of_budget", "failed"}
     assert end["text"]
 
@@ -54,28 +54,28 @@ async def test_failed_turn_sends_an_end_event(tmp_path: Path, server: ModelServe
 async def test_long_texts_are_cut_for_hooks(tmp_path: Path, server: ModelServer) -> None:
     folder = write_hook(hooks_of(tmp_path), "notes", "events: agent:end\n")
     server.script(Say("x" * 10_000))
-    async with open_desk(tmp_path, server) as desk:
-        await desk.say("hello")
-        (end,) = await noted(folder, "agent:end")
+    async with open_chat_client(tmp_path, server) as client:
+        await client.say("hello")
+        (end,) = await wait_for_notes(folder, "agent:end")
     assert end["text"] == "x" * 3999 + "…"
 
 
 async def test_disabled_and_broken_hooks_subscribe_to_no_turn(tmp_path: Path, server: ModelServer) -> None:
     write_hook(hooks_of(tmp_path), "off", "events: ['*']\nenabled: false\n")
     write_hook(hooks_of(tmp_path), "broken", "nonsense")
-    async with open_desk(tmp_path, server) as desk:
-        assert desk.application.hooks.turn_subscriber() is None
-        await desk.say("hello")
+    async with open_chat_client(tmp_path, server) as client:
+        assert client.application.hooks.turn_subscriber() is None
+        await client.say("hello")
 
 
 async def test_allowed_command_sends_an_event_with_its_full_name(tmp_path: Path, server: ModelServer) -> None:
     folder = write_hook(hooks_of(tmp_path), "notes", "events: command:*\n")
-    async with open_desk(tmp_path, server, chat=Address("matrix", "!room")) as desk:
-        await desk.use("/title Harbour lights", author=Author("Ann", owner=True, id="@ann"))
-        await desk.use("/config", author=Author("Bob", owner=False, id="@bob"))
-        await desk.use("/nothing")
-        await desk.use("/status", author=Author("Bob", owner=False, id="@bob"))
-        await noted(folder, "command:status")
+    async with open_chat_client(tmp_path, server, chat=Address("matrix", "!room")) as client:
+        await client.use("/title Harbour lights", author=Author("Ann", owner=True, id="@ann"))
+        await client.use("/config", author=Author("Bob", owner=False, id="@bob"))
+        await client.use("/nothing")
+        await client.use("/status", author=Author("Bob", owner=False, id="@bob"))
+        await wait_for_notes(folder, "command:status")
     (title, facts), (status, _) = notes(folder)
     assert (title, status) == ("command:title", "command:status")
     assert (facts["command"], facts["text"], facts["owner"]) == ("title", "Harbour lights", True)
@@ -84,13 +84,13 @@ async def test_allowed_command_sends_an_event_with_its_full_name(tmp_path: Path,
 
 async def test_new_session_sends_end_reset_and_start_events(tmp_path: Path, server: ModelServer) -> None:
     folder = write_hook(hooks_of(tmp_path), "notes", "events: session:*\n")
-    async with open_desk(tmp_path, server) as desk:
-        await desk.say("hello")
-        before = desk.active_session.session_id
-        await desk.use("/new")
-        (reset,) = await noted(folder, "session:reset")
-        (end,) = await noted(folder, "session:end")
-        started = [facts["session_id"] for facts in await noted(folder, "session:start", times=2)]
-        assert started == [before, desk.active_session.session_id]
+    async with open_chat_client(tmp_path, server) as client:
+        await client.say("hello")
+        before = client.active_session.session_id
+        await client.use("/new")
+        (reset,) = await wait_for_notes(folder, "session:reset")
+        (end,) = await wait_for_notes(folder, "session:end")
+        started = [facts["session_id"] for facts in await wait_for_notes(folder, "session:start", times=2)]
+        assert started == [before, client.active_session.session_id]
         assert (end["session_id"], end["reason"], end["source"]) == (before, "command", "cli")
-        assert (reset["previous_session_id"], reset["session_id"]) == (before, desk.active_session.session_id)
+        assert (reset["previous_session_id"], reset["session_id"]) == (before, client.active_session.session_id)

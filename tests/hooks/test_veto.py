@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from tests.commands.command_fixture import open_desk
+from tests.commands.command_fixture import open_chat_client
 from tests.hooks.hook_folders import write_hook
 
 from talaria.core.events import ToolRefused
@@ -75,14 +75,14 @@ async def test_hook_for_all_events_has_no_veto(tmp_path: Path) -> None:
 @pytest.mark.slow
 async def test_vetoed_call_does_not_run_and_the_model_gets_the_reason(tmp_path: Path) -> None:
     write_hook(tmp_path / "home" / "profiles" / "default" / "hooks", "guard", GUARD, NO_PUSH)
-    async with ModelServer() as server, open_desk(tmp_path, server, "[approval]\nmode = 'off'\n") as desk:
+    async with ModelServer() as server, open_chat_client(tmp_path, server, "[approval]\nmode = 'off'\n") as client:
         server.script(
             Say(calls=[Ask("terminal", {"command": "touch push"}), Ask("terminal", {"command": "touch other"})]),
             Say("Done."),
         )
-        await desk.say("go")
+        await client.say("go")
         assert [file.name for file in (tmp_path / "work").iterdir()] == ["other"]
-        assert [event.reason for event in desk.events if isinstance(event, ToolRefused)] == [
+        assert [event.reason for event in client.events if isinstance(event, ToolRefused)] == [
             "The hook guard refused it: pushing is for people"
         ]
         assert b"pushing is for people" in server.received[-1].body

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import apsw
 import pytest
-from tests.storage.engines import Place
+from tests.storage.engines import StoreLocation
 
 from talaria.contracts.store import Store
 from talaria.core.ids import WorkerId, new_worker_id
@@ -40,14 +40,16 @@ async def test_reservation_expires_if_its_server_is_gone(store: Store, clock: Se
     assert await _reserve_key(elsewhere) == _ANSWER
 
 
-async def test_reservation_is_renewed_while_its_request_runs(sqlite_place: Place, clock: SettableClock) -> None:
-    store = sqlite_place.open_store(clock)
+async def test_reservation_is_renewed_while_its_request_runs(
+    sqlite_location: StoreLocation, clock: SettableClock
+) -> None:
+    store = sqlite_location.open_store(clock)
     elsewhere = IdempotencyStore(store, WorkerId("elsewhere:1:abc"), reserved=_RESERVED)
     reservation = await _reserve_key(elsewhere)
     assert isinstance(reservation, Reservation)
 
     async def renewed() -> bool:
-        with closing(apsw.Connection(sqlite_place.address)) as raw:
+        with closing(apsw.Connection(sqlite_location.address)) as raw:
             ends = int(raw.execute("SELECT expires_at FROM requests").get)
         return ends >= (clock.now().timestamp() + _SECONDS) * 1_000_000
 

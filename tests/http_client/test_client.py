@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 from tests.providers.random_histories import request
-from tests.providers.scripted_providers import PATIENT, connect_chat, heard, listening, pool
+from tests.providers.scripted_providers import PATIENT, collect_reply, connect_chat, listening, pool
 
 from talaria.contracts.provider import ModelReasoning, ModelText
 from talaria.core.errors import ProviderError
@@ -17,16 +17,16 @@ async def test_requests_use_the_environment_proxy_except_to_loopback(
     async with ModelServer() as server, listening(server.url) as (port, connections), pool() as http:
         monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{port}")
         monkeypatch.delenv("no_proxy", raising=False)
-        await heard(connect_chat("http://model.test", http, PATIENT), request())
+        await collect_reply(connect_chat("http://model.test", http, PATIENT), request())
         assert len(connections) == 1
-        await heard(connect_chat(server.url, http, PATIENT), request())
+        await collect_reply(connect_chat(server.url, http, PATIENT), request())
         assert len(connections) == 1
 
 
 async def test_closed_pool_reopens_on_the_next_request() -> None:
     async with ModelServer() as server, pool() as http:
         for _ in range(2):
-            await heard(connect_chat(server.url, http, PATIENT), request())
+            await collect_reply(connect_chat(server.url, http, PATIENT), request())
             await http.close()
 
 

@@ -7,7 +7,16 @@ import ssl
 from pathlib import Path
 
 import pytest
-from tests.providers.raw_servers import OK, Counted, answering, certificate, fetch, proxy, read_request, serving
+from tests.providers.raw_servers import (
+    OK,
+    ScriptedConnections,
+    answering,
+    certificate,
+    fetch,
+    proxy,
+    read_request,
+    serving,
+)
 from tests.providers.scripted_providers import PATIENT, pool
 
 from talaria.core.errors import ProviderUnreachable
@@ -29,7 +38,7 @@ def no_proxies(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 
 
 async def test_clean_connection_is_reused() -> None:
-    server = Counted([OK] * 3)
+    server = ScriptedConnections([OK] * 3)
     async with serving(server.talk) as port, pool() as http:
         for _ in range(3):
             assert await fetch(http, f"http://127.0.0.1:{port}/") == (200, b"hello")
@@ -38,7 +47,7 @@ async def test_clean_connection_is_reused() -> None:
 
 @pytest.mark.parametrize("answer", [CLOSING, OK + b"and more", OK.replace(b"1.1", b"1.0"), OK + OK])
 async def test_connection_with_extra_bytes_or_close_header_is_not_reused(answer: bytes) -> None:
-    server = Counted([answer, OK])
+    server = ScriptedConnections([answer, OK])
     async with serving(server.talk) as port, pool() as http:
         for _ in range(2):
             assert await fetch(http, f"http://127.0.0.1:{port}/") == (200, b"hello")
@@ -46,15 +55,15 @@ async def test_connection_with_extra_bytes_or_close_header_is_not_reused(answer:
 
 
 async def test_pooled_connection_that_fails_before_an_answer_is_replaced_once() -> None:
-    server = Counted([OK, b""], [OK], [OK])
+    server = ScriptedConnections([OK, b""], [OK], [OK])
     async with serving(server.talk) as port, pool() as http:
         for _ in range(2):
             assert await fetch(http, f"http://127.0.0.1:{port}/") == (200, b"hello")
-    assert (server.count, len(server.heard)) == (2, 3)
+    assert (server.count, len(server.requests)) == (2, 3)
 
 
 async def test_pooled_connection_that_fails_within_its_answer_is_not_replaced() -> None:
-    server = Counted([OK, b"HTTP/1.1 200 OK\r\n"], [OK])
+    server = ScriptedConnections([OK, b"HTTP/1.1 200 OK\r\n"], [OK])
     async with serving(server.talk) as port, pool() as http:
         await fetch(http, f"http://127.0.0.1:{port}/")
         with pytest.raises(ProviderUnreachable):
@@ -89,7 +98,7 @@ async def test_connection_closed_by_the_server_is_not_reused() -> None:
 
 
 async def test_failed_new_connection_is_not_retried() -> None:
-    server = Counted([b""])
+    server = ScriptedConnections([b""])
     async with serving(server.talk) as port, pool() as http:
         with pytest.raises(ProviderUnreachable, match="closed the connection"):
             await fetch(http, f"http://127.0.0.1:{port}/")
@@ -107,7 +116,7 @@ async def test_all_addresses_of_a_host_are_tried_until_one_answers() -> None:
 @pytest.mark.skipif(not socket.has_ipv6, reason="there is no IPv6 here")
 async def test_server_is_reachable_by_its_ipv6_address() -> None:
     received: list[str] = []
-    async with serving(answering(OK, heard=received), host="::1") as port, pool() as http:
+    async with serving(answering(OK, requests=received), host="::1") as port, pool() as http:
         assert await fetch(http, f"http://[::1]:{port}/") == (200, b"hello")
     assert f"Host: [::1]:{port}" in received[0].splitlines()
 
@@ -132,7 +141,7 @@ async def test_unread_response_closes_its_connection() -> None:
 
 async def test_request_has_encoded_path_host_and_basic_authorization() -> None:
     received: list[str] = []
-    async with serving(answering(OK, heard=received)) as port, pool() as http:
+    async with serving(answering(OK, requests=received)) as port, pool() as http:
         await fetch(http, f"http://me:pass%20word@127.0.0.1:{port}/a b?q=ü#part")
     lines = received[0].splitlines()
     assert lines[0] == "POST /a%20b?q=%C3%BC HTTP/1.1"
@@ -157,7 +166,7 @@ def test_host_header_omits_default_port_and_encodes_names(url: str, name: str) -
 
 async def test_tls_trusts_the_configured_certificates(tmp_path: Path) -> None:
     context, cert = certificate(tmp_path)
-    server = Counted([OK] * 2)
+    server = ScriptedConnections([OK] * 2)
     async with serving(server.talk, context) as port:
         http = HttpPool(ssl.create_default_context(cafile=cert))
         for _ in range(2):
@@ -206,7 +215,7 @@ async def test_https_requests_use_a_connect_tunnel(tmp_path: Path, no_proxies: p
     context, cert = certificate(tmp_path)
     proxied: list[str] = []
     received: list[str] = []
-    server = answering(OK, OK, heard=received)
+    server = answering(OK, OK, requests=received)
     async with serving(server, context) as port, serving(proxy(port, proxied)) as proxy_port:
         no_proxies.setenv("https_proxy", f"127.0.0.1:{proxy_port}")
         http = HttpPool(ssl.create_default_context(cafile=cert))

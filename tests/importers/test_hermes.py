@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from tests.app.program import Program
-from tests.cli.stored_sessions import read, said, write
+from tests.cli.stored_sessions import read, text_message, write
 from tests.importers.homes import PIXEL, digest_of, messages_of, sessions_of
 
 from talaria.contracts.stores.turns import DailyUsage
@@ -180,7 +180,7 @@ def test_session_continued_in_both_programs_is_not_changed(program: Program, her
     add_session(hermes, "one", "Hello", "Hi", title="Greeting")
     import_home(program, hermes)
     session = sessions_of(program)["Greeting"]
-    write(program, lambda tx: tx.messages.append(session.id, [said("Here")]))
+    write(program, lambda tx: tx.messages.append(session.id, [text_message("Here")]))
     hermes.add_messages("one", [{"role": "user", "content": "There", "timestamp": START + 90}])
     done = program.run("import", "hermes", str(hermes.folder), "--yes")
     assert "continued both here and in Hermes" in done.out

@@ -6,7 +6,7 @@ import apsw
 import psycopg
 import pytest
 from tests.app.program import Program
-from tests.storage.engines import Place
+from tests.storage.engines import StoreLocation
 
 from talaria.app.store import open_database
 from talaria.contracts.stores.sessions import NewSession, SessionFilter
@@ -18,13 +18,15 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def program(tmp_path: Path, new_place: Place) -> Program:
+def program(tmp_path: Path, new_store_location: StoreLocation) -> Program:
     """A program with one session and a backup of it."""
     program = Program(tmp_path)
-    if new_place.engine == "postgres":
+    if new_store_location.engine == "postgres":
         folder = tmp_path / "profiles" / "default"
         folder.mkdir(parents=True)
-        (folder / "config.toml").write_text(f'[store]\nurl = "{new_place.address}"\nschema = "{new_place.schema}"\n')
+        (folder / "config.toml").write_text(
+            f'[store]\nurl = "{new_store_location.address}"\nschema = "{new_store_location.schema}"\n'
+        )
     create_session(program, "Before the update")
     assert program.run("backup", str(tmp_path / "before.zip")).code == 0
     return program
@@ -42,22 +44,22 @@ def list_titles(program: Program) -> list[str]:
         return [one.title for one in database.read(lambda tx: tx.sessions.find(SessionFilter()))]
 
 
-def change_like_a_newer_version(program: Program, place: Place) -> None:
+def change_like_a_newer_version(program: Program, store_location: StoreLocation) -> None:
     """Raise the schema's number, as the migrations of a newer version do."""
-    if place.engine == "sqlite":
+    if store_location.engine == "sqlite":
         connection = apsw.Connection(str(Profiles(program.home).active().database_file))
         connection.execute("PRAGMA user_version = 999")
         connection.close()
         return
-    with psycopg.connect(place.address, autocommit=True) as raw:
-        raw.execute(f'UPDATE "{place.schema}".schema_version SET version = 999'.encode())
+    with psycopg.connect(store_location.address, autocommit=True) as raw:
+        raw.execute(f'UPDATE "{store_location.schema}".schema_version SET version = 999'.encode())
 
 
 def test_newer_store_is_replaced_by_the_backup_and_preserved(
-    program: Program, new_place: Place, tmp_path: Path
+    program: Program, new_store_location: StoreLocation, tmp_path: Path
 ) -> None:
     create_session(program, "After the update")
-    change_like_a_newer_version(program, new_place)
+    change_like_a_newer_version(program, new_store_location)
     with pytest.raises(StoreTooNew):
         list_titles(program)
     done = program.run("update", "--restore-store", str(tmp_path / "before.zip"))
@@ -66,22 +68,24 @@ def test_newer_store_is_replaced_by_the_backup_and_preserved(
     assert list_titles(program) == ["Before the update"]
     again = program.run("update", "--restore-store", str(tmp_path / "before.zip"))
     assert (again.code, again.out) == (0, "")
-    if new_place.engine == "sqlite":
+    if new_store_location.engine == "sqlite":
         (newer,) = tmp_path.glob("profiles/default/talaria.db.newer-*")
         connection = apsw.Connection(str(newer))
         assert connection.execute("SELECT count(*) FROM sessions").fetchall() == [(2,)]
         connection.close()
         return
-    with psycopg.connect(new_place.address, autocommit=True) as raw:
+    with psycopg.connect(new_store_location.address, autocommit=True) as raw:
         row = raw.execute(
-            "SELECT nspname FROM pg_namespace WHERE nspname LIKE %s", (f"{new_place.schema}_newer_%",)
+            "SELECT nspname FROM pg_namespace WHERE nspname LIKE %s", (f"{new_store_location.schema}_newer_%",)
         ).fetchone()
         assert row is not None
         raw.execute(f'DROP SCHEMA "{row[0]}" CASCADE'.encode())
 
 
-def test_damaged_backup_leaves_the_newer_store_unchanged(program: Program, new_place: Place, tmp_path: Path) -> None:
-    change_like_a_newer_version(program, new_place)
+def test_damaged_backup_leaves_the_newer_store_unchanged(
+    program: Program, new_store_location: StoreLocation, tmp_path: Path
+) -> None:
+    change_like_a_newer_version(program, new_store_location)
     (tmp_path / "before.zip").write_bytes(b"no zip")
     refused = program.run("update", "--restore-store", str(tmp_path / "before.zip"))
     assert refused.code == 1

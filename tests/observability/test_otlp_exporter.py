@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from aiohttp import web
 from tests.observability.otlp_collector import Collector, listening
-from tests.runtime.recorded_turns import Diary
+from tests.runtime.recorded_turns import TurnHistory
 
 from talaria.contracts.stores.sessions import NewSession, Session
 from talaria.contracts.stores.turns import Step, Turn
@@ -40,18 +40,18 @@ async def exporting(
 async def finished(tmp_path: Path) -> Finished:
     """A turn with a model call, a tool that works, one that fails and one that is interrupted."""
     new = NewSession(source="cli", title="secret title")
-    async with Diary(tmp_path / "talaria.db", new) as diary:
-        turn = await diary.begin()
+    async with TurnHistory(tmp_path / "talaria.db", new) as history:
+        turn = await history.begin()
         await turn.model(1.5, USAGE, first=0.5)
         call = await turn.begin_tool("read_file", "secret summary", '{"path": "secret"}')
-        diary.wait(0.25)
+        history.wait(0.25)
         await turn.end_tool(call, "secret result")
         await turn.tool("terminal", "secret command", 1, failure="secret failure")
         await turn.begin_tool("terminal", "secret command")
-        diary.wait(2)
+        history.wait(2)
         await turn.end(TurnFailed("secret reason"))
-        ((stored, steps),) = await diary.turns()
-        return diary.session, stored, steps
+        ((stored, steps),) = await history.turns()
+        return history.session, stored, steps
 
 
 async def test_turn_is_exported_as_spans_with_semantic_convention_names(finished: Finished) -> None:

@@ -44,14 +44,14 @@ async def read_request(reader: asyncio.StreamReader) -> str:
     return head
 
 
-def answering(*answers: bytes, heard: list[str] | None = None, pieces: Sequence[int] = ()) -> Talk:
+def answering(*answers: bytes, requests: list[str] | None = None, pieces: Sequence[int] = ()) -> Talk:
     """Send these answers to the requests of a connection, then close it; ``pieces`` are offsets to split at."""
 
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         for answer in answers:
             head = await read_request(reader)
-            if heard is not None:
-                heard.append(head)
+            if requests is not None:
+                requests.append(head)
             for start, end in zip([0, *pieces], [*pieces, len(answer)], strict=True):
                 writer.write(answer[start:end])
                 await writer.drain()
@@ -60,18 +60,18 @@ def answering(*answers: bytes, heard: list[str] | None = None, pieces: Sequence[
     return talk
 
 
-class Counted:
+class ScriptedConnections:
     """Answer each connection with its own list, in order; the last list is used for all later ones."""
 
     def __init__(self, *connections: list[bytes]) -> None:
         self.count = 0
-        self.heard: list[str] = []
+        self.requests: list[str] = []
         self._connections = connections
 
     async def talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         answers = self._connections[min(self.count, len(self._connections) - 1)]
         self.count += 1
-        await answering(*answers, heard=self.heard)(reader, writer)
+        await answering(*answers, requests=self.requests)(reader, writer)
 
 
 async def fetch(http: HttpPool, url: str, timeouts: Timeouts | None = None) -> tuple[int, bytes]:

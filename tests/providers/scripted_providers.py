@@ -40,7 +40,7 @@ def connect_anthropic(url: str, http: HttpPool, timeouts: Timeouts) -> Provider:
     return Anthropic(AnthropicSettings(name="test", base_url=f"{url}/v1", api_key="k", timeouts=timeouts), http)
 
 
-SPEAKERS: dict[str, Connect] = {
+CONNECTORS: dict[str, Connect] = {
     "chat": connect_chat,
     "responses": connect_responses,
     "anthropic": connect_anthropic,
@@ -56,7 +56,7 @@ async def pool() -> AsyncIterator[HttpPool]:
         await http.close()
 
 
-async def heard(provider: Provider, request: ModelRequest) -> tuple[list[ModelEvent], ModelReply]:
+async def collect_reply(provider: Provider, request: ModelRequest) -> tuple[list[ModelEvent], ModelReply]:
     """Return the events of a provider and, separately, the reply that ends them."""
     events = [event async for event in provider.reply(request)]
     reply = events.pop()

@@ -15,7 +15,7 @@ from botocore.credentials import Credentials
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from tests.providers.random_histories import request
-from tests.providers.scripted_providers import heard, pool
+from tests.providers.scripted_providers import collect_reply, pool
 
 from talaria.app.configured_providers import ConfiguredProviders
 from talaria.core.errors import BadKey, Refused
@@ -162,7 +162,7 @@ async def test_bedrock_model_is_called_with_a_signature_or_a_key() -> None:
             ({"AWS_BEARER_TOKEN_BEDROCK": "b"}, "Bearer b"),
         ):
             providers = ConfiguredProviders(settings, Secrets({}, variables, []))
-            _, reply = await heard(providers.open(providers.get("bedrock"), http), request())
+            _, reply = await collect_reply(providers.open(providers.get("bedrock"), http), request())
             assert reply.message.text == "ok"
             assert server.received[-1].headers["authorization"].startswith(start)
 

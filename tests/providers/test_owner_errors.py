@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from tests.providers.random_histories import request
 from tests.providers.raw_servers import OK, answering, certificate, serving
-from tests.providers.scripted_providers import heard, pool
+from tests.providers.scripted_providers import collect_reply, pool
 
 from talaria.agent.key_pool import PooledProvider
 from talaria.app.configured_providers import ConfiguredProviders
@@ -54,7 +54,7 @@ def own_at(url: str) -> Preset:
 
 async def failure_of(preset: Preset, http: HttpPool, key: str = "", secret: str = "") -> ProviderError:
     with pytest.raises(ProviderError) as failed:
-        await heard(open_provider(preset, http, key, secret=secret), request())
+        await collect_reply(open_provider(preset, http, key, secret=secret), request())
     return failed.value
 
 
@@ -134,7 +134,7 @@ async def test_address_from_the_environment_is_named_with_its_variable(http: Htt
     values = {"OPENAI_BASE_URL": "http://127.0.0.1:9/v1", "OPENAI_API_KEY": "sk-x"}
     configured = ConfiguredProviders(Settings(), Secrets({}, values, []))
     with pytest.raises(ProviderUnreachable) as failed:
-        await heard(configured.open(configured.get("openai"), http), request())
+        await collect_reply(configured.open(configured.get("openai"), http), request())
     assert failed.value.for_owner.endswith("Start the server, or correct OPENAI_BASE_URL.")
 
 
@@ -149,7 +149,7 @@ async def test_error_of_pooled_keys_names_the_last_key(server: ModelServer, http
     server.script(bad_key(), bad_key())
     keys = [open_provider(openai_at(server.url), http, key, secret=f"{key}_KEY") for key in ("FIRST", "SECOND")]
     with pytest.raises(BadKey) as failed:
-        await heard(PooledProvider(keys, SystemClock()), request())
+        await collect_reply(PooledProvider(keys, SystemClock()), request())
     assert "rejected the API key SECOND_KEY" in failed.value.for_owner
 
 

@@ -9,7 +9,7 @@ from typing import get_args
 import msgspec
 import pytest
 from tests.providers.random_histories import request
-from tests.providers.scripted_providers import heard, listening, pool
+from tests.providers.scripted_providers import collect_reply, listening, pool
 
 from talaria.contracts.provider import ListedModel
 from talaria.core.errors import MalformedReply, NotFound
@@ -60,7 +60,7 @@ async def test_each_preset_calls_its_protocol(preset: Preset) -> None:
             quirks=preset.quirks,
             headers={"x-team": "seven"},
         )
-        _, reply = await heard(open_provider(here, http, "k"), request(effort="low", max_output_tokens=100))
+        _, reply = await collect_reply(open_provider(here, http, "k"), request(effort="low", max_output_tokens=100))
         assert reply.message.text == "ok"
         assert server.received[-1].headers["x-team"] == "seven"
         assert server.received[-1].protocol == preset.protocol.removeprefix("openai_")

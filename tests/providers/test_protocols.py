@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.providers.random_histories import AT, PIXEL, TOOL, asked, request, said
+from tests.providers.random_histories import AT, PIXEL, TOOL, make_message, request, user_message
 
 from talaria.contracts.provider import ModelEvent, ModelReasoning, ModelReply, ModelText
 from talaria.core.errors import MalformedReply, ProviderOverloaded
@@ -36,7 +36,7 @@ def decoded(body: bytes) -> Any:
 
 
 def history_with_call(*messages: Message) -> list[Message]:
-    return [asked(), said("assistant", ToolCall("a", "read_file", "{}")), *messages]
+    return [user_message(), make_message("assistant", ToolCall("a", "read_file", "{}")), *messages]
 
 
 class TestChat:
@@ -62,7 +62,7 @@ class TestChat:
         extra = '{"google":{"thought_signature":"c2ln"}}'
         call = f'{{"index":0,"id":"a","function":{{"name":"f","arguments":"{{}}"}},"extra_content":{extra}}}'
         _, reply = collect(self.underway(), f'{{"choices":[{{"delta":{{"tool_calls":[{call}]}}}}]}}', "[DONE]")
-        again = request([asked(), reply.message, said("tool", ToolResult("a", "1"))])
+        again = request([user_message(), reply.message, make_message("tool", ToolResult("a", "1"))])
         sent = decoded(to_chat.encode(again, chat()))
         assert sent["messages"][1]["tool_calls"][0]["extra_content"] == decoded(extra.encode())
         other = OpenAIChatSettings(name="other", base_url="https://other.test")
@@ -94,7 +94,7 @@ class TestChat:
             collect(self.underway(), '{"choices":[{"delta":{"content":"Half"}}]}')
 
     def test_short_ids_are_the_same_for_call_and_result(self) -> None:
-        history = history_with_call(said("tool", ToolResult("a", "1")))
+        history = history_with_call(make_message("tool", ToolResult("a", "1")))
         sent = decoded(to_chat.encode(request(history), chat(ChatQuirks(short_call_ids=True))))["messages"]
         assert sent[1]["tool_calls"][0]["id"] == sent[2]["tool_call_id"]
         assert len(sent[2]["tool_call_id"]) == 9
@@ -113,13 +113,13 @@ class TestChat:
         assert b"effort" not in mute
 
     def test_consecutive_user_messages_are_merged_for_alternating_roles(self) -> None:
-        history = [asked(Text("one")), asked(Text("two")), asked(Image(PIXEL))]
+        history = [user_message(Text("one")), user_message(Text("two")), user_message(Image(PIXEL))]
         sent = decoded(to_chat.encode(request(history), chat(ChatQuirks(alternating_roles=True))))["messages"]
         assert len(sent) == 1
         assert [part["type"] for part in sent[0]["content"]] == ["text", "image_url"]
 
     def test_filler_reply_is_inserted_between_two_user_messages(self) -> None:
-        history = [asked(Text("one")), asked(Text("two"))]
+        history = [user_message(Text("one")), user_message(Text("two"))]
         earlier, later = (to_chat.encode(request(history[:count]), chat()) for count in (1, 2))
         sent = decoded(later)["messages"]
         assert [message["role"] for message in sent] == ["user", "assistant", "user"]
@@ -127,23 +127,27 @@ class TestChat:
         assert later.startswith(earlier.removesuffix(b"]}") + b",")
 
     def test_cross_post_is_merged_into_the_reply_before_it(self) -> None:
-        history = [said("assistant", Text("one")), said("assistant", Text("two")), asked(Text("three"))]
+        history = [
+            make_message("assistant", Text("one")),
+            make_message("assistant", Text("two")),
+            user_message(Text("three")),
+        ]
         alternating = chat(ChatQuirks(alternating_roles=True))
         sent = decoded(to_chat.encode(request(history, system="Be kind."), alternating))["messages"]
         assert [message["role"] for message in sent] == ["system", "user", "assistant", "user"]
         assert sent[2]["content"] == "one\n\ntwo"
         calling = [
             *history,
-            *history_with_call(said("tool", ToolResult("a", "yes"))),
-            said("assistant", Text("so it is")),
+            *history_with_call(make_message("tool", ToolResult("a", "yes"))),
+            make_message("assistant", Text("so it is")),
         ]
-        sent = decoded(to_chat.encode(request([*calling, said("assistant", Text("by the way"))]), alternating))
+        sent = decoded(to_chat.encode(request([*calling, make_message("assistant", Text("by the way"))]), alternating))
         roles = [message["role"] for message in sent["messages"]]
         assert roles == ["user", "assistant", "user", "assistant", "tool", "assistant"]
         assert sent["messages"][-1]["content"] == "so it is\n\nby the way"
 
     def test_pictures_of_tools_are_sent_after_their_results(self) -> None:
-        history = history_with_call(said("tool", ToolResult("a", "see"), Image(PIXEL)))
+        history = history_with_call(make_message("tool", ToolResult("a", "see"), Image(PIXEL)))
         sent = decoded(to_chat.encode(request(history), chat()))["messages"]
         assert [message["role"] for message in sent] == ["user", "assistant", "tool", "user"]
         blind = to_chat.encode(request(history), chat(ChatQuirks(images=False)))
@@ -161,7 +165,7 @@ class TestResponses:
         events = [f'{{"type":"response.output_item.done","item":{one}}}' for one in (item, call)]
         _, reply = collect(self.underway(), *events, done)
         assert reply.message.parts[0] == Reasoning("A\n\nB", "responses@test:rs_1:sealed:x")
-        sent = decoded(to_responses.encode(request([asked(), reply.message]), RESPONSES))
+        sent = decoded(to_responses.encode(request([user_message(), reply.message]), RESPONSES))
         assert sent["input"][1] == {
             "type": "reasoning",
             "id": "rs_1",
@@ -190,7 +194,7 @@ class TestResponses:
 
     def test_document_with_a_url_is_sent_as_its_url(self) -> None:
         paper = File("https://model.test/a.pdf", "a.pdf", "application/pdf")
-        sent = decoded(to_responses.encode(request([asked(Text("Read:"), paper)]), RESPONSES))
+        sent = decoded(to_responses.encode(request([user_message(Text("Read:"), paper)]), RESPONSES))
         assert sent["input"][0]["content"][1] == {"type": "input_file", "file_url": "https://model.test/a.pdf"}
 
 
@@ -203,7 +207,7 @@ class TestAnthropic:
         text = '{"type":"content_block_start","index":1,"content_block":{"type":"text","text":"Hi"}}'
         _, reply = collect(self.underway(), block, text, '{"type":"message_stop"}')
         assert reply.message.parts == (Reasoning("", "anthropic@test:redacted:x=="), Text("Hi"))
-        sent = decoded(to_anthropic.encode(request([asked(), reply.message, asked()]), ANTHROPIC))
+        sent = decoded(to_anthropic.encode(request([user_message(), reply.message, user_message()]), ANTHROPIC))
         assert sent["messages"][1]["content"][0] == {"type": "redacted_thinking", "data": "x=="}
 
     def test_delta_of_an_unstarted_block_is_malformed(self) -> None:
@@ -212,19 +216,25 @@ class TestAnthropic:
             collect(self.underway(), delta)
 
     def test_anthropic_messages_alternate_and_start_with_the_user(self) -> None:
-        history = [said("assistant", Text("Hello.")), asked(Text("one")), said("system", Text("two"))]
+        history = [
+            make_message("assistant", Text("Hello.")),
+            user_message(Text("one")),
+            make_message("system", Text("two")),
+        ]
         sent = decoded(to_anthropic.encode(request(history), ANTHROPIC))["messages"]
         assert [message["role"] for message in sent] == ["user", "assistant", "user"]
         assert [block["text"] for block in sent[2]["content"]] == ["one", "two"]
 
     def test_tool_results_come_first_in_their_message(self) -> None:
-        history = history_with_call(asked(Text("hurry")), said("tool", ToolResult("a", "", failed=True), Image(PIXEL)))
+        history = history_with_call(
+            user_message(Text("hurry")), make_message("tool", ToolResult("a", "", failed=True), Image(PIXEL))
+        )
         sent = decoded(to_anthropic.encode(request(history), ANTHROPIC))["messages"]
         assert [block["type"] for block in sent[2]["content"]] == ["tool_result", "image", "text"]
         assert sent[2]["content"][0]["is_error"] is True
 
     def test_cache_marks_are_after_the_prompt_and_at_both_ends(self) -> None:
-        history = history_with_call(said("tool", ToolResult("a", "1")))
+        history = history_with_call(make_message("tool", ToolResult("a", "1")))
         sent = decoded(to_anthropic.encode(request(history, system="Be kind.", tools=(TOOL,)), ANTHROPIC))
         assert "cache_control" in sent["system"][-1]
         assert ["cache_control" in message["content"][-1] for message in sent["messages"]] == [True, False, True]
@@ -247,19 +257,19 @@ class TestAnthropic:
         assert "thinking" not in decoded(to_anthropic.encode(brief, ANTHROPIC))
 
     def test_no_thinking_budget_is_requested_after_calls_without_thinking(self) -> None:
-        history = history_with_call(said("tool", ToolResult("a", "1")))
+        history = history_with_call(make_message("tool", ToolResult("a", "1")))
         old = msgspec.structs.replace(request(history, effort="high"), model="claude-sonnet-4-5")
         assert "thinking" not in decoded(to_anthropic.encode(old, ANTHROPIC))
 
     def test_invalid_arguments_are_wrapped_in_an_object(self) -> None:
         calls = [ToolCall(str(number), "f", text) for number, text in enumerate(['{"a": 1}', "", "{broken", "[1]"])]
-        sent = decoded(to_anthropic.encode(request([asked(), said("assistant", *calls)]), ANTHROPIC))
+        sent = decoded(to_anthropic.encode(request([user_message(), make_message("assistant", *calls)]), ANTHROPIC))
         inputs = [block["input"] for block in sent["messages"][1]["content"]]
         assert inputs == [{"a": 1}, {}, {"unreadable": "{broken"}, {"unreadable": "[1]"}]
 
     def test_pdf_is_sent_as_base64_and_text_document_as_text(self) -> None:
         paper = File("data:application/pdf;base64,cGFnZXM=", "a.pdf", "application/pdf")
         note = File("data:text/plain;base64,aGk=", "a.txt", "text/plain")
-        sent = decoded(to_anthropic.encode(request([asked(paper, note)]), ANTHROPIC))["messages"][0]["content"]
+        sent = decoded(to_anthropic.encode(request([user_message(paper, note)]), ANTHROPIC))["messages"][0]["content"]
         assert [block["source"]["type"] for block in sent] == ["base64", "text"]
         assert sent[1]["source"]["data"] == "hi"

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 from tests.providers.random_histories import request
-from tests.providers.scripted_providers import BRIEF, PATIENT, SPEAKERS, Connect, heard, listening, pool
+from tests.providers.scripted_providers import BRIEF, CONNECTORS, PATIENT, Connect, collect_reply, listening, pool
 
 from talaria.contracts.provider import ModelEvent, Provider
 from talaria.core.errors import (
@@ -38,7 +38,7 @@ from talaria.testing.model_server import (
     refused,
 )
 
-pytestmark = pytest.mark.parametrize("connect", SPEAKERS.values(), ids=SPEAKERS)
+pytestmark = pytest.mark.parametrize("connect", CONNECTORS.values(), ids=CONNECTORS)
 streamed_and_whole = pytest.mark.parametrize("stream", [True, False], ids=["streamed", "whole"])
 
 
@@ -76,14 +76,14 @@ async def test_each_fault_raises_its_error(
     async with pool() as http:
         provider = connect(server.url, http, BRIEF if isinstance(answer, Silence) else PATIENT)
         with pytest.raises(expected) as raised:
-            await heard(provider, request(stream=stream))
+            await collect_reply(provider, request(stream=stream))
     assert type(raised.value) is expected
 
 
 async def test_rate_limit_error_has_the_time_to_wait(provider: Provider, server: ModelServer) -> None:
     server.script(Fail(429, retry_after=7))
     with pytest.raises(ProviderBusy) as busy:
-        await heard(provider, request())
+        await collect_reply(provider, request())
     assert busy.value.retry_after == timedelta(seconds=7)
 
 
@@ -101,14 +101,14 @@ async def test_events_before_a_fault_are_passed_on(provider: Provider, server: M
 async def test_closed_port_is_unreachable(connect: Connect) -> None:
     async with pool() as http:
         with pytest.raises(ProviderUnreachable):
-            await heard(connect("http://127.0.0.1:9", http, PATIENT), request())
+            await collect_reply(connect("http://127.0.0.1:9", http, PATIENT), request())
 
 
 async def test_server_without_a_tls_handshake_is_unreachable(connect: Connect) -> None:
     brief = Timeouts(connect=timedelta(milliseconds=30))
     async with listening() as (port, _), pool() as http:
         with pytest.raises(ProviderUnreachable):
-            await heard(connect(f"https://127.0.0.1:{port}", http, brief), request())
+            await collect_reply(connect(f"https://127.0.0.1:{port}", http, brief), request())
 
 
 async def test_failed_model_list_raises_the_matching_error(connect: Connect) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from msgspec import Raw
-from tests.providers.random_histories import TOOL, asked, request, said
-from tests.providers.scripted_providers import PATIENT, SPEAKERS, Connect, heard, listening, pool
+from tests.providers.random_histories import TOOL, make_message, request, user_message
+from tests.providers.scripted_providers import CONNECTORS, PATIENT, Connect, collect_reply, listening, pool
 
 from talaria.contracts.provider import ListedModel, ModelReasoning, ModelText, Provider, StopReason
 from talaria.core.messages import File, Image, Reasoning, Text, ToolCall, ToolResult, Usage
@@ -19,7 +19,7 @@ from talaria.testing.model_server import Ask, Instant, ModelServer, Say, Silence
 from talaria.testing.wait import LIMIT
 
 SOON = LIMIT
-pytestmark = pytest.mark.parametrize("connect", SPEAKERS.values(), ids=SPEAKERS)
+pytestmark = pytest.mark.parametrize("connect", CONNECTORS.values(), ids=CONNECTORS)
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ async def test_reply_has_text_reasoning_calls_and_usage(provider: Provider, serv
     calls = [Ask("read_file", {"path": "a"}, id="call_1"), Ask("read_file", {"path": "ü"}, id="call_2")]
     used = Tokens(input=10, output=7, cache_read=3, cache_write=2, reasoning=0)
     server.script(Say("Let me look.", reasoning="Two files, it seems.", calls=calls, usage=used))
-    events, reply = await heard(provider, request(tools=(TOOL,), stream=stream))
+    events, reply = await collect_reply(provider, request(tools=(TOOL,), stream=stream))
     assert "".join(event.text for event in events if isinstance(event, ModelText)) == "Let me look."
     assert "".join(event.text for event in events if isinstance(event, ModelReasoning)) == "Two files, it seems."
     thought, text, *asked_for = reply.message.parts
@@ -60,13 +60,13 @@ async def test_reply_has_its_stop_reason(
     provider: Provider, server: ModelServer, stop: StopReason, stream: bool
 ) -> None:
     server.script(Say("Well", stop=stop))
-    _, reply = await heard(provider, request(stream=stream))
+    _, reply = await collect_reply(provider, request(stream=stream))
     assert reply.stop == stop
 
 
 async def test_arguments_that_are_not_json_are_passed_on_unchanged(provider: Provider, server: ModelServer) -> None:
     server.script(Say(calls=[Ask("read_file", '{"path": ')]))
-    _, reply = await heard(provider, request(tools=(TOOL,)))
+    _, reply = await collect_reply(provider, request(tools=(TOOL,)))
     (call,) = reply.message.parts
     assert isinstance(call, ToolCall)
     assert call.arguments == '{"path": '
@@ -76,9 +76,11 @@ async def test_history_with_tool_calls_is_accepted_by_the_provider(provider: Pro
     calls = [Ask("read_file", "", id="call 1"), Ask("read_file", {}, id="call_2")]
     server.script(Say(reasoning="Hm.", calls=calls), Say("Done."))
     first = request(tools=(TOOL,), effort="high")
-    _, reply = await heard(provider, first)
-    results = said("tool", ToolResult("call_2", "b"), ToolResult("call 1", "", failed=True))
-    _, reply = await heard(provider, request([*first.messages, reply.message, results], tools=(TOOL,), effort="high"))
+    _, reply = await collect_reply(provider, first)
+    results = make_message("tool", ToolResult("call_2", "b"), ToolResult("call 1", "", failed=True))
+    _, reply = await collect_reply(
+        provider, request([*first.messages, reply.message, results], tools=(TOOL,), effort="high")
+    )
     assert reply.message.text == "Done."
     assert b"Hm." in server.received[-1].body
 
@@ -86,9 +88,12 @@ async def test_history_with_tool_calls_is_accepted_by_the_provider(provider: Pro
 async def test_reasoning_is_sent_back_only_to_its_own_protocol(connect: Connect, server: ModelServer) -> None:
     server.otherwise(Say("Yes.", reasoning="Private."))
     async with pool() as http:
-        _, reply = await heard(connect(server.url, http, PATIENT), request(effort="high"))
-        for other in SPEAKERS.values():
-            await heard(other(server.url, http, PATIENT), request([asked(), reply.message, asked()], effort="high"))
+        _, reply = await collect_reply(connect(server.url, http, PATIENT), request(effort="high"))
+        for other in CONNECTORS.values():
+            await collect_reply(
+                other(server.url, http, PATIENT),
+                request([user_message(), reply.message, user_message()], effort="high"),
+            )
             went_back = b"Private." in server.received[-1].body
             assert went_back == (server.received[-1].protocol == server.received[0].protocol)
 
@@ -98,7 +103,7 @@ async def test_pictures_and_documents_are_sent_from_files(
 ) -> None:
     (tmp_path / "a.png").write_bytes(b"pixels")
     (tmp_path / "a.pdf").write_bytes(b"pages")
-    seen = asked(
+    seen = user_message(
         Text("Look:"),
         Image(str(tmp_path / "a.png")),
         Image("https://model.test/b.png"),
@@ -106,7 +111,7 @@ async def test_pictures_and_documents_are_sent_from_files(
         File("/srv/a.zip", "a.zip", "application/zip"),
         Image(str(tmp_path / "lost.png")),
     )
-    await heard(provider, request([seen]))
+    await collect_reply(provider, request([seen]))
     body = server.received[-1].body
     for part in (
         b"cGl4ZWxz",
@@ -120,7 +125,9 @@ async def test_pictures_and_documents_are_sent_from_files(
 
 async def test_options_are_passed_on(provider: Provider, server: ModelServer) -> None:
     schema = Raw(b'{"type":"object","properties":{"title":{"type":"string"}}}')
-    await heard(provider, request(max_output_tokens=4096, temperature=0.5, output_schema=schema, system="Be kind."))
+    await collect_reply(
+        provider, request(max_output_tokens=4096, temperature=0.5, output_schema=schema, system="Be kind.")
+    )
     body = server.received[-1].body
     for part in (b"4096", b'"temperature":0.5', bytes(schema), b"Be kind.", b'"json_schema"'):
         assert part in body
@@ -130,7 +137,7 @@ async def test_connections_are_reused(connect: Connect, server: ModelServer) -> 
     async with listening(server.url) as (port, clients), pool() as http:
         provider = connect(f"http://127.0.0.1:{port}", http, PATIENT)
         for stream in (True, True, False):
-            await heard(provider, request(stream=stream))
+            await collect_reply(provider, request(stream=stream))
         assert await provider.models() == [ListedModel("test-model")]
         assert len(clients) == 1
 
@@ -146,7 +153,7 @@ async def test_closing_the_reply_closes_the_connection(provider: Provider, serve
 async def test_cancelling_closes_the_connection(provider: Provider, server: ModelServer) -> None:
     server.script(Silence(after=0))
     async with asyncio.timeout(LIMIT), asyncio.TaskGroup() as group:
-        reading = group.create_task(heard(provider, request()))
+        reading = group.create_task(collect_reply(provider, request()))
         await server.arrived()
         reading.cancel()
         await server.gone(1)
@@ -158,7 +165,7 @@ async def test_pieces_received_together_are_one_text_event(
 ) -> None:
     text = "word " * 50
     server.otherwise(Instant(text, chunks=50))
-    events, reply = await heard(connect(server.url, http, PATIENT), request())
+    events, reply = await collect_reply(connect(server.url, http, PATIENT), request())
     assert events == [ModelText(text)]
     assert reply.message.text == text
 

@@ -5,7 +5,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Self, TypeVar
 
-from tests.contracts.session_leases import lane
+from tests.contracts.session_leases import claim_session_lease
 
 from talaria.contracts.clock import Clock
 from talaria.contracts.store import Transaction
@@ -26,7 +26,7 @@ from talaria.testing.clock import SettableClock
 T = TypeVar("T")
 
 
-class Diary:
+class TurnHistory:
     """One session in one store; a test controls the time."""
 
     def __init__(self, path: Path, session: NewSession) -> None:
@@ -38,7 +38,7 @@ class Diary:
 
     async def __aenter__(self) -> Self:
         self.session: Session = await self.write(lambda tx: tx.sessions.create(self._new))
-        claim = await self.write(lambda tx: lane(tx, timedelta(days=1), self.session.id))
+        claim = await self.write(lambda tx: claim_session_lease(tx, timedelta(days=1), self.session.id))
         assert claim is not None
         self._claim: SessionClaim = claim
         return self
@@ -52,11 +52,11 @@ class Diary:
     def wait(self, seconds: float) -> None:
         self.clock.advance(timedelta(seconds=seconds))
 
-    async def begin(self) -> "WrittenTurn":
+    async def begin(self) -> "RecordedTurn":
         turn_id = new_turn_id()
         await self.write(lambda tx: tx.turns.begin(self.session.id, turn_id))
         log = TurnRecorder(self._store, self._claim, TurnWork(turn_id), end_without_effects, clock=self.clock)
-        return WrittenTurn(self, log, turn_id)
+        return RecordedTurn(self, log, turn_id)
 
     async def break_prefix(self, reason: str) -> None:
         await self.write(lambda tx: record_break(tx, self.session.id, reason))
@@ -68,21 +68,21 @@ class Diary:
         return await self._store.read(work)
 
 
-class WrittenTurn:
+class RecordedTurn:
     """A turn in progress."""
 
-    def __init__(self, diary: Diary, log: TurnRecorder, turn_id: TurnId) -> None:
+    def __init__(self, history: TurnHistory, log: TurnRecorder, turn_id: TurnId) -> None:
         self.id = turn_id
-        self._diary = diary
+        self._history = history
         self._log = log
 
     async def model(self, seconds: float, usage: Usage, *, model: str = "large", first: float | None = None) -> None:
         """Record a model call of this duration, and save its reply."""
-        self._diary.wait(seconds)
+        self._history.wait(seconds)
         step = ModelStep(
             model=model, usage=usage, seconds=seconds, first_text_seconds=first, context=usage.input_tokens
         )
-        reply = Message(role="assistant", parts=(Text("secret words"),), at=self._diary.clock.now())
+        reply = Message(role="assistant", parts=(Text("secret words"),), at=self._history.clock.now())
         await self._log.add([reply], step)
 
     async def begin_tool(self, name: str, summary: str, arguments: str = "{}") -> ToolCall:
@@ -95,7 +95,7 @@ class WrittenTurn:
 
     async def tool(self, name: str, summary: str, seconds: float, *, failure: str = "") -> None:
         call = await self.begin_tool(name, summary)
-        self._diary.wait(seconds)
+        self._history.wait(seconds)
         await self.end_tool(call, failure or "fine", failed=bool(failure))
 
     async def end(self, end: TurnEnd | None = None) -> None:

@@ -61,7 +61,7 @@ class ScriptedAgent(AgentLoop):
         return await self._take(turn)
 
 
-class Nobody:
+class SilentPerson:
     """A person and an approver who must not be asked."""
 
     async def ask(self, question: str, choices: tuple[str, ...] = ()) -> str | None:
@@ -82,7 +82,10 @@ async def open_runner(
 ) -> AsyncIterator[SessionRunner]:
     """Open a runner of the session that takes its turns by calling ``take_turn``."""
     environment = TurnEnvironment(
-        publish=TurnEvents().publish, person=Nobody(), approver=Nobody(), workspace=LocalWorkspace(Path.cwd(), {})
+        publish=TurnEvents().publish,
+        person=SilentPerson(),
+        approver=SilentPerson(),
+        workspace=LocalWorkspace(Path.cwd(), {}),
     )
     agent = ScriptedAgent(take_turn, StoredHistory(store, session_id))
     auxiliary = Auxiliary(agent.calls)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from msgspec import structs
-from tests.commands.command_fixture import open_desk
+from tests.commands.command_fixture import open_chat_client
 
 from talaria.contracts.store import Store
 from talaria.contracts.stores.sessions import NewSession
@@ -64,10 +64,10 @@ async def test_a_process_awaited_in_a_turn_wakes_no_turn_after_it(tmp_path: Path
             return Say(calls=[Ask("process", {"action": "wait", "id": process})])
         return Say(f"heard: {results[1]}")
 
-    async with ModelServer() as server, open_desk(tmp_path, server) as desk:
+    async with ModelServer() as server, open_chat_client(tmp_path, server) as client:
         server.answering(answer)
-        await desk.say("run it and wait")
-        (text,) = [text for role, text in await desk.transcript() if role == "assistant" and text]
+        await client.say("run it and wait")
+        (text,) = [text for role, text in await client.transcript() if role == "assistant" and text]
         assert "ended with exit code 7" in text
-        assert await desk.application.store.read(lambda tx: tx.completions.waiting()) == []
+        assert await client.application.store.read(lambda tx: tx.completions.waiting()) == []
         assert len(server.received) == 3

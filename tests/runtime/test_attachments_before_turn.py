@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 from msgspec import structs
-from tests.contracts.sample_messages import said
+from tests.contracts.sample_messages import text_message
 from tests.runtime.scripted_runner import run_pending_turns
 
 from talaria.contracts.platform import Attachment
@@ -50,7 +50,7 @@ async def fetch(packed: PendingAttachments) -> Message:
 
 async def add_message_with_file(store: Store, session_id: SessionId, text: str, *, priority: int = 0) -> None:
     """Add a message with a file to the inbox."""
-    message = InboxMessage(**structs.asdict(said(text)), route=ROUTE, attachments=(NOTES,))
+    message = InboxMessage(**structs.asdict(text_message(text)), route=ROUTE, attachments=(NOTES,))
     arrival = make_inbox_arrival(session_id, "test", text, message, kind="message")
     await store.write(lambda tx: tx.inbox.add(structs.replace(arrival, priority=priority)))
 
@@ -62,7 +62,7 @@ async def parts(store: Store, session_id: SessionId) -> list[object]:
 
 async def test_turn_starts_with_the_fetched_file_in_message_order(store: Store, session_id: SessionId) -> None:
     await add_message_with_file(store, session_id, "look")
-    await add_to_inbox(store, session_id, "test", "2", said("and?"))
+    await add_to_inbox(store, session_id, "test", "2", text_message("and?"))
     assert await run_pending_turns(store, session_id, agree, unpack=fetch) == TurnAnswered("yes, and?")
     assert await parts(store, session_id) == [(Text("look"), FILE), (Text("and?"),)]
     assert await store.read(lambda tx: tx.inbox.unsettled(session_id)) == []

@@ -4,7 +4,7 @@ import asyncio
 import random
 
 import pytest
-from tests.storage.engines import Place
+from tests.storage.engines import StoreLocation
 
 from talaria.contracts.provider import ModelInfo
 from talaria.contracts.store import Store, Transaction
@@ -63,9 +63,9 @@ async def test_changed_caps_apply_to_the_next_call(store: Store) -> None:
 
 
 async def test_64_parallel_turns_in_two_processes_never_exceed_a_cap(
-    place: Place, clock: SettableClock, store: Store
+    store_location: StoreLocation, clock: SettableClock, store: Store
 ) -> None:
-    other = place.open_store(clock, "worker-2")
+    other = store_location.open_store(clock, "worker-2")
     settled = refused = 0
 
     async def take_turn(number: int) -> None:

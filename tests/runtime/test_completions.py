@@ -4,8 +4,8 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from tests.commands.command_fixture import open_desk
-from tests.contracts.sample_messages import said
+from tests.commands.command_fixture import open_chat_client
+from tests.contracts.sample_messages import text_message
 from tests.open_requests import change_request
 from tests.runtime.scripted_runner import run_pending_turns
 
@@ -120,10 +120,10 @@ async def test_completions_during_a_turn_are_reported_in_one_turn_after_it(store
             for number in ("one", "two"):
                 await add_report(store, session_id, number, number)
                 assert not await queue_pending_reports(store, session_id)
-        await turn.finish(TurnAnswered("ok"), said("ok", role="assistant"))
+        await turn.finish(TurnAnswered("ok"), text_message("ok", role="assistant"))
         return TurnAnswered("ok")
 
-    await add_to_inbox(store, session_id, "test", "1", said("start it"))
+    await add_to_inbox(store, session_id, "test", "1", text_message("start it"))
     await run_pending_turns(store, session_id, agree, ended=CompletionListener().turn_ended)
     assert len(questions) == 2
     assert questions[1].endswith("one\n\n---\n\ntwo")
@@ -141,7 +141,7 @@ async def test_a_claimed_report_is_delivered_before_the_next_is_queued(store: St
 
     async def agree(turn: TurnLog) -> TurnEnd:
         asked.append((await turn.transcript())[-1].message.text)
-        await turn.finish(TurnAnswered("ok"), said("ok", role="assistant"))
+        await turn.finish(TurnAnswered("ok"), text_message("ok", role="assistant"))
         return TurnAnswered("ok")
 
     await run_pending_turns(store, session_id, agree, ended=CompletionListener().turn_ended)
@@ -163,21 +163,21 @@ def answer(received: Received) -> Say:
 
 
 async def test_pending_completions_are_reported_when_a_session_is_opened(tmp_path: Path) -> None:
-    async with ModelServer() as server, open_desk(tmp_path, server) as desk:
+    async with ModelServer() as server, open_chat_client(tmp_path, server) as client:
         server.answering(answer)
-        here = desk.active_session.session_id
-        desk.active_session.request = change_request(desk.active_session.request, lasting=True)
-        await desk.application.store.write(lambda tx: report(tx, here, "process", "1", "it ended"))
-        await desk.active_session.renew()
-        await desk.active_session.chat.conversation.settled()
-        assert [text for role, text in await desk.transcript() if role == "assistant"] == ["heard: it ended"]
+        here = client.active_session.session_id
+        client.active_session.request = change_request(client.active_session.request, lasting=True)
+        await client.application.store.write(lambda tx: report(tx, here, "process", "1", "it ended"))
+        await client.active_session.renew()
+        await client.active_session.chat.conversation.settled()
+        assert [text for role, text in await client.transcript() if role == "assistant"] == ["heard: it ended"]
 
 
 async def test_completion_starts_a_turn_in_an_idle_open_terminal(tmp_path: Path) -> None:
-    async with ModelServer() as server, open_desk(tmp_path, server) as desk:
+    async with ModelServer() as server, open_chat_client(tmp_path, server) as client:
         server.answering(answer)
-        here, store = desk.active_session.session_id, desk.application.store
-        desk.active_session.start_background_task(deliver_completions(desk.active_session))
+        here, store = client.active_session.session_id, client.application.store
+        client.active_session.start_background_task(deliver_completions(client.active_session))
         await store.write(lambda tx: report(tx, here, "process", "1", "it ended"))
         await until(lambda: store.read(lambda tx: len(tx.messages.load(here)) >= 2))
-        assert (await desk.transcript())[-1] == ("assistant", "heard: it ended")
+        assert (await client.transcript())[-1] == ("assistant", "heard: it ended")

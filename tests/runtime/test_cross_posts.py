@@ -3,9 +3,9 @@
 import asyncio
 from datetime import timedelta
 
-from tests.contracts.sample_messages import said
+from tests.contracts.sample_messages import text_message
 from tests.runtime.scripted_runner import run_pending_turns
-from tests.storage.engines import Place
+from tests.storage.engines import StoreLocation
 
 from talaria.contracts.platform import Content
 from talaria.contracts.store import Store, Transaction
@@ -103,10 +103,10 @@ async def test_cross_post_during_a_turn_is_recorded_after_the_turn(store: Store)
                 await send(store, text)
             assert await transcript(store, session_id) == [("user", "hello")]
             assert await store.read(lambda tx: list_pending_messages(tx, session_id)) == []
-            await add_to_inbox(store, session_id, "test", "2", said("and now?"))
+            await add_to_inbox(store, session_id, "test", "2", text_message("and now?"))
         return await agree(turn)
 
-    await add_to_inbox(store, session_id, "test", "1", said("hello"))
+    await add_to_inbox(store, session_id, "test", "1", text_message("hello"))
     assert await run_pending_turns(store, session_id, cross_post_during_turn) == TurnAnswered("yes, and now?")
     assert await transcript(store, session_id) == [
         ("user", "hello"),
@@ -126,24 +126,24 @@ async def test_cross_post_alone_starts_no_turn(store: Store) -> None:
         await send(store, "by the way")
         return await agree(turn)
 
-    await add_to_inbox(store, session_id, "test", "1", said("hello"))
+    await add_to_inbox(store, session_id, "test", "1", text_message("hello"))
     assert await run_pending_turns(store, session_id, cross_post_and_agree) == TurnAnswered("yes, hello")
     assert (await transcript(store, session_id))[-1] == ("assistant", "by the way")
     assert len(await store.read(lambda tx: tx.turns.find(session_id))) == 1
 
 
 async def test_interrupted_turn_is_resumed_before_a_cross_post_is_recorded(
-    place: Place, clock: SettableClock, store: Store
+    store_location: StoreLocation, clock: SettableClock, store: Store
 ) -> None:
     session_id = await bound_session(store, ANN)
 
     async def cancel(turn: TurnLog) -> TurnEnd:
         raise asyncio.CancelledError
 
-    await add_to_inbox(store, session_id, "test", "1", said("hello"))
+    await add_to_inbox(store, session_id, "test", "1", text_message("hello"))
     assert await run_pending_turns(store, session_id, cancel) is None
     clock.advance(timedelta(minutes=1))
-    other = place.open_store(clock, "worker-2")
+    other = store_location.open_store(clock, "worker-2")
     await send(other, "by the way")
     assert await transcript(other, session_id) == [("user", "hello")]
     assert await run_pending_turns(other, session_id, agree) == TurnAnswered("yes, hello")
@@ -159,7 +159,7 @@ async def test_cross_post_left_by_a_dead_worker_is_recorded_by_the_next(store: S
         await agree(turn)
         raise asyncio.CancelledError
 
-    await add_to_inbox(store, session_id, "test", "1", said("hello"))
+    await add_to_inbox(store, session_id, "test", "1", text_message("hello"))
     assert await run_pending_turns(store, session_id, die_after_turn) is None
     assert [text for _, text in await transcript(store, session_id)] == ["hello", "yes, hello"]
     assert await store.write(list_pending_sessions) == [session_id]
@@ -236,9 +236,9 @@ async def test_files_of_a_cross_post_are_named_in_the_transcript(store: Store) -
 
 
 async def test_cross_posts_of_several_processes_are_recorded_in_one_session(
-    place: Place, clock: SettableClock, store: Store
+    store_location: StoreLocation, clock: SettableClock, store: Store
 ) -> None:
-    others = [place.open_store(clock, f"worker-{number}") for number in range(2, 5)]
+    others = [store_location.open_store(clock, f"worker-{number}") for number in range(2, 5)]
     async with asyncio.TaskGroup() as group:
         for number, desk in enumerate([store, *others] * 3):
             group.create_task(send(desk, str(number)))

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple, TypeVar
 
 import pytest
-from tests.agent.agent_fixture import Workshop, workshop
+from tests.agent.agent_fixture import AgentSession, open_agent_session
 
 from talaria.agent.auxiliary import Auxiliary
 from talaria.contracts.store import Store, Subscription, Transaction
@@ -84,15 +84,15 @@ class SteppedStore:
 class SecondMessage:
     """The message ``two``, which arrives once, at one point, and is passed on as a gateway does in one of its modes."""
 
-    def __init__(self, shop: Workshop, point: str, mode: Mode) -> None:
+    def __init__(self, agent_session: AgentSession, point: str, mode: Mode) -> None:
         self.has_arrived = False
         self.runner: SessionRunner | None = None
-        self._store = shop.store
+        self._store = agent_session.store
         self._point = point
         self._mode = mode
         self._loop = asyncio.get_running_loop()
         kind = STEERING if mode == "steer" else "message"
-        self._arrival = make_arrival(shop.session_id, "test", "2", _message("two"), kind=kind, sender=OWNER)
+        self._arrival = make_arrival(agent_session.session_id, "test", "2", _message("two"), kind=kind, sender=OWNER)
 
     async def visit(self, point: str) -> None:
         """Arrive if this is the point, in another task, which is done when this returns."""
@@ -121,9 +121,9 @@ class SecondMessage:
 
 
 @pytest.fixture
-async def shop(tmp_path: Path) -> AsyncIterator[Workshop]:
-    async with workshop(tmp_path) as shop:
-        yield shop
+async def agent_session(tmp_path: Path) -> AsyncIterator[AgentSession]:
+    async with open_agent_session(tmp_path) as agent_session:
+        yield agent_session
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -138,44 +138,52 @@ async def shop(tmp_path: Path) -> AsyncIterator[Workshop]:
     ],
 )
 async def test_a_message_that_arrives_as_a_turn_ends_is_answered_once(
-    shop: Workshop, point: str, mirrored: bool, mode: Mode
+    agent_session: AgentSession, point: str, mirrored: bool, mode: Mode
 ) -> None:
-    second = SecondMessage(shop, point, mode)
-    note = make_arrival(shop.session_id, "test", "0", _message("note"), kind=MIRROR)
+    second = SecondMessage(agent_session, point, mode)
+    note = make_arrival(agent_session.session_id, "test", "0", _message("note"), kind=MIRROR)
 
     async def answer(received: Received) -> Say:
         if mirrored:  # waits for the end of the turn, so that the lease is not released with it
-            await shop.store.write(lambda tx: tx.inbox.add(note))
+            await agent_session.store.write(lambda tx: tx.inbox.add(note))
         return Say(f"re: {received.question}")
 
-    shop.server.answering(answer)
-    async with _open(shop, second) as runner:
+    agent_session.server.answering(answer)
+    async with _open(agent_session, second) as runner:
         await runner.put(_message("one"), source="test", external_id="1", sender=OWNER)
         async with asyncio.timeout(30):
             while runner.busy or not second.has_arrived:
                 await runner.settled()
     assert second.has_arrived
     texts = ["one", "re: one", "note", "two", "re: two"] if mirrored else ["one", "re: one", "two", "re: two"]
-    assert [text for _, text in await shop.told()] == texts
-    assert [received.question for received in shop.server.received] == ["one", "two"]
-    turns = await shop.store.read(lambda tx: tx.turns.find(shop.session_id))
+    assert [text for _, text in await agent_session.transcript_texts()] == texts
+    assert [received.question for received in agent_session.server.received] == ["one", "two"]
+    turns = await agent_session.store.read(lambda tx: tx.turns.find(agent_session.session_id))
     assert [turn.state for turn in turns] == ["answered", "answered"]
-    assert await shop.store.read(lambda tx: tx.inbox.unsettled(shop.session_id)) == []
-    assert await shop.store.read(lambda tx: tx.leases.get(session_lease_name(shop.session_id))) is None
-    assert [event for event in shop.events if isinstance(event, TurnEnd)] == [
+    assert await agent_session.store.read(lambda tx: tx.inbox.unsettled(agent_session.session_id)) == []
+    assert (
+        await agent_session.store.read(lambda tx: tx.leases.get(session_lease_name(agent_session.session_id))) is None
+    )
+    assert [event for event in agent_session.events if isinstance(event, TurnEnd)] == [
         TurnAnswered("re: one"),
         TurnAnswered("re: two"),
     ]
 
 
 @asynccontextmanager
-async def _open(shop: Workshop, second: SecondMessage) -> AsyncIterator[SessionRunner]:
-    store = SteppedStore(shop.store, shop.session_id, second.visit)
+async def _open(agent_session: AgentSession, second: SecondMessage) -> AsyncIterator[SessionRunner]:
+    store = SteppedStore(agent_session.store, agent_session.session_id, second.visit)
     options = RunnerOptions(titled=False, listeners=(second,))
     async with asyncio.TaskGroup() as jobs:
-        agent, auxiliary = shop.agent(), Auxiliary(shop.calls)
+        agent, auxiliary = agent_session.agent(), Auxiliary(agent_session.calls)
         second.runner = runner = SessionRunner(
-            store, shop.session_id, agent, shop.around(), jobs, auxiliary=auxiliary, options=options
+            store,
+            agent_session.session_id,
+            agent,
+            agent_session.environment(),
+            jobs,
+            auxiliary=auxiliary,
+            options=options,
         )
         yield runner
         await runner.close()

@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from tests.contracts.sample_messages import said
+from tests.contracts.sample_messages import text_message
 from tests.runtime.scripted_runner import open_runner, run_pending_turns
 
 from talaria.contracts.store import Store, Transaction
@@ -43,7 +43,7 @@ async def test_reply_of_a_moved_session_is_sent_once_to_the_new_address(store: S
         await store.write(lambda tx: redirect_reply(tx, session_id, THERE))
         return await agree(turn)
 
-    arrival = make_arrival(session_id, "test", "1", said("one"), route=HERE)
+    arrival = make_arrival(session_id, "test", "1", text_message("one"), route=HERE)
     await store.write(lambda tx: tx.inbox.add(arrival))
     await run_pending_turns(store, session_id, move_and_agree)
     ((address, payload),) = await store.read(lambda tx: replies(tx, session_id))
@@ -54,10 +54,10 @@ async def test_reply_of_a_moved_session_is_sent_once_to_the_new_address(store: S
 async def test_pending_messages_after_a_rebind_are_left_to_the_new_address(store: Store, session_id: SessionId) -> None:
     async def move_and_agree(turn: TurnRecorder) -> TurnEnd:
         await store.write(lambda tx: redirect_reply(tx, session_id, THERE))
-        await add_to_inbox(store, session_id, "test", "2", said("two"))
+        await add_to_inbox(store, session_id, "test", "2", text_message("two"))
         return await agree(turn)
 
-    await add_to_inbox(store, session_id, "test", "1", said("one"))
+    await add_to_inbox(store, session_id, "test", "1", text_message("one"))
     assert await run_pending_turns(store, session_id, move_and_agree) == TurnAnswered("yes, one")
     assert await run_pending_turns(store, session_id, agree) == TurnAnswered("yes, two")
 
@@ -67,7 +67,7 @@ async def test_reply_redirected_to_no_address_is_not_queued(store: Store, sessio
         await store.write(lambda tx: redirect_reply(tx, session_id, None))
         return await agree(turn)
 
-    arrival = make_arrival(session_id, "test", "1", said("one"), route=HERE)
+    arrival = make_arrival(session_id, "test", "1", text_message("one"), route=HERE)
     await store.write(lambda tx: tx.inbox.add(arrival))
     await run_pending_turns(store, session_id, move_and_agree)
     assert await store.read(lambda tx: replies(tx, session_id)) == []
@@ -86,10 +86,10 @@ async def test_next_worker_replies_at_the_new_address_then_answers_pending_messa
         routes.append(turn.work.route)
         return await agree(turn)
 
-    arrival = make_arrival(session_id, "test", "1", said("one"), route=HERE)
+    arrival = make_arrival(session_id, "test", "1", text_message("one"), route=HERE)
     await store.write(lambda tx: tx.inbox.add(arrival))
     assert await run_pending_turns(store, session_id, move_and_cancel) is None
-    await add_to_inbox(store, session_id, "test", "2", said("two"))
+    await add_to_inbox(store, session_id, "test", "2", text_message("two"))
     assert await run_pending_turns(store, session_id, resume) == TurnAnswered("yes, two")
     assert routes == [THERE, None]
     assert [address for address, _ in await store.read(lambda tx: replies(tx, session_id))] == [THERE.address]
@@ -97,7 +97,7 @@ async def test_next_worker_replies_at_the_new_address_then_answers_pending_messa
 
 async def test_session_without_a_running_turn_has_no_reply_to_redirect(store: Store, session_id: SessionId) -> None:
     assert await store.write(lambda tx: redirect_reply(tx, session_id, THERE)) is None
-    await add_to_inbox(store, session_id, "test", "1", said("one"))
+    await add_to_inbox(store, session_id, "test", "1", text_message("one"))
 
     async def check_no_redirect(turn: TurnRecorder) -> TurnEnd:
         assert await store.read(lambda tx: find_redirect(tx, session_id, turn.work.turn_id)) is None
@@ -113,7 +113,7 @@ async def test_runner_stopped_after_a_move_refuses_further_turns(store: Store, s
         runner.stop()
         return end
 
-    await add_to_inbox(store, session_id, "test", "1", said("one"))
+    await add_to_inbox(store, session_id, "test", "1", text_message("one"))
     async with open_runner(store, session_id, move_and_agree, RunnerOptions(titled=False)) as runner:
         assert await runner.run_pending_turns() == TurnAnswered("yes, one")
         assert runner.state is RunnerState.MOVED

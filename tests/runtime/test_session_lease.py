@@ -5,10 +5,10 @@ from contextlib import suppress
 from datetime import timedelta
 
 import pytest
-from tests.contracts.sample_messages import said
-from tests.contracts.session_leases import lane
+from tests.contracts.sample_messages import text_message
+from tests.contracts.session_leases import claim_session_lease
 from tests.runtime.scripted_runner import run_pending_turns
-from tests.storage.engines import Place
+from tests.storage.engines import StoreLocation
 
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.sessions import NewSession
@@ -48,23 +48,23 @@ async def texts(store: Store, session_id: SessionId) -> list[str]:
 
 async def test_each_message_gets_its_own_turn_oldest_first(store: Store, session_id: SessionId) -> None:
     for text in ("one", "two"):
-        assert await add_to_inbox(store, session_id, "test", text, said(text))
+        assert await add_to_inbox(store, session_id, "test", text, text_message(text))
     assert await run_pending_turns(store, session_id, agree) == TurnAnswered("yes, two")
     assert await texts(store, session_id) == ["one", "yes, one", "two", "yes, two"]
 
 
 async def test_redelivered_message_gets_no_second_turn(store: Store, session_id: SessionId) -> None:
-    assert await add_to_inbox(store, session_id, "test", "1", said("hello"))
-    assert not await add_to_inbox(store, session_id, "test", "1", said("hello"))
+    assert await add_to_inbox(store, session_id, "test", "1", text_message("hello"))
+    assert not await add_to_inbox(store, session_id, "test", "1", text_message("hello"))
     await run_pending_turns(store, session_id, agree)
-    assert not await add_to_inbox(store, session_id, "test", "1", said("hello"))
+    assert not await add_to_inbox(store, session_id, "test", "1", text_message("hello"))
     assert await run_pending_turns(store, session_id, agree) is None
     assert await texts(store, session_id) == ["hello", "yes, hello"]
 
 
 async def test_the_same_id_from_another_source_is_another_message(store: Store, session_id: SessionId) -> None:
-    assert await add_to_inbox(store, session_id, "test", "1", said("hello"))
-    assert await add_to_inbox(store, session_id, "other", "1", said("hello"))
+    assert await add_to_inbox(store, session_id, "test", "1", text_message("hello"))
+    assert await add_to_inbox(store, session_id, "other", "1", text_message("hello"))
 
 
 async def test_session_without_pending_messages_runs_no_turn(store: Store, session_id: SessionId) -> None:
@@ -73,10 +73,10 @@ async def test_session_without_pending_messages_runs_no_turn(store: Store, sessi
 
 async def test_messages_during_a_turn_are_processed_after_it(store: Store, session_id: SessionId) -> None:
     async def answer_slowly(turn: TurnLog) -> TurnEnd:
-        await add_to_inbox(store, session_id, "test", "2", said("and two"))
+        await add_to_inbox(store, session_id, "test", "2", text_message("and two"))
         return await agree(turn)
 
-    await add_to_inbox(store, session_id, "test", "1", said("one"))
+    await add_to_inbox(store, session_id, "test", "1", text_message("one"))
     assert await run_pending_turns(store, session_id, answer_slowly) == TurnAnswered("yes, and two")
 
 
@@ -86,16 +86,16 @@ async def test_leased_session_is_refused_to_others_until_its_turn_ends(store: St
             await run_pending_turns(store, session_id, agree)
         return await agree(turn)
 
-    await add_to_inbox(store, session_id, "test", "1", said("one"))
+    await add_to_inbox(store, session_id, "test", "1", text_message("one"))
     assert await run_pending_turns(store, session_id, interfere) == TurnAnswered("yes, one")
-    await add_to_inbox(store, session_id, "test", "2", said("two"))
+    await add_to_inbox(store, session_id, "test", "2", text_message("two"))
     assert await run_pending_turns(store, session_id, agree) == TurnAnswered("yes, two")
 
 
 async def test_two_workers_never_run_one_session_at_the_same_time(
-    place: Place, clock: SettableClock, store: Store, session_id: SessionId
+    store_location: StoreLocation, clock: SettableClock, store: Store, session_id: SessionId
 ) -> None:
-    other = place.open_store(clock, "worker-2")
+    other = store_location.open_store(clock, "worker-2")
     inside = most = 0
 
     async def count_parallel_turns(turn: TurnLog) -> TurnEnd:
@@ -115,7 +115,7 @@ async def test_two_workers_never_run_one_session_at_the_same_time(
 
     numbers = [str(number) for number in range(12)]
     for number in numbers:
-        await add_to_inbox(store, session_id, "test", number, said(number))
+        await add_to_inbox(store, session_id, "test", number, text_message(number))
     async with asyncio.TaskGroup() as group:
         group.create_task(run_repeatedly(store))
         group.create_task(run_repeatedly(other))
@@ -125,13 +125,13 @@ async def test_two_workers_never_run_one_session_at_the_same_time(
 
 
 async def test_a_refused_worker_can_rely_on_the_lease_owner(
-    place: Place, clock: SettableClock, store: Store, session_id: SessionId
+    store_location: StoreLocation, clock: SettableClock, store: Store, session_id: SessionId
 ) -> None:
-    other = place.open_store(clock, "worker-2")
+    other = store_location.open_store(clock, "worker-2")
 
     async def send_and_run(desk: Store, name: str) -> None:
         for number in range(40):
-            await add_to_inbox(desk, session_id, name, str(number), said(f"{name} {number}"))
+            await add_to_inbox(desk, session_id, name, str(number), text_message(f"{name} {number}"))
             with suppress(Refused):
                 await run_pending_turns(desk, session_id, agree)
 
@@ -151,27 +151,27 @@ async def test_long_turn_renews_its_lease(store: Store, clock: SettableClock, se
             await _until_later(store, before)
         return await agree(turn)
 
-    await add_to_inbox(store, session_id, "test", "1", said("one"))
+    await add_to_inbox(store, session_id, "test", "1", text_message("one"))
     assert await run_pending_turns(store, session_id, work_long, lease=SHORT) == TurnAnswered("yes, one")
 
 
 async def test_losing_the_lease_cancels_the_turn(
-    place: Place, clock: SettableClock, store: Store, session_id: SessionId
+    store_location: StoreLocation, clock: SettableClock, store: Store, session_id: SessionId
 ) -> None:
-    other = place.open_store(clock, "worker-2")
+    other = store_location.open_store(clock, "worker-2")
     ended = asyncio.Event()
 
     async def overslept(turn: TurnLog) -> TurnEnd:
         try:
             clock.advance(LEASE)
-            while await other.write(lambda tx: lane(tx, LEASE, session_id)) is None:
+            while await other.write(lambda tx: claim_session_lease(tx, LEASE, session_id)) is None:
                 clock.advance(LEASE)  # the lease was renewed in between
             await asyncio.Event().wait()
         finally:
             ended.set()
         raise AssertionError("the turn continues without a lease")
 
-    await add_to_inbox(store, session_id, "test", "1", said("one"))
+    await add_to_inbox(store, session_id, "test", "1", text_message("one"))
     with pytest.raises(LeaseLost):
         await run_pending_turns(store, session_id, overslept, lease=SHORT)
     assert ended.is_set()
@@ -179,16 +179,16 @@ async def test_losing_the_lease_cancels_the_turn(
 
 
 async def test_former_lease_owner_cannot_write(
-    place: Place, clock: SettableClock, store: Store, session_id: SessionId
+    store_location: StoreLocation, clock: SettableClock, store: Store, session_id: SessionId
 ) -> None:
-    other = place.open_store(clock, "worker-2")
+    other = store_location.open_store(clock, "worker-2")
 
     async def overslept(turn: TurnLog) -> TurnEnd:
         clock.advance(LEASE)
         assert await run_pending_turns(other, session_id, agree) == TurnAnswered("yes, one")
         return await agree(turn)
 
-    await add_to_inbox(store, session_id, "test", "1", said("one"))
+    await add_to_inbox(store, session_id, "test", "1", text_message("one"))
     with pytest.raises(LeaseLost):
         await run_pending_turns(store, session_id, overslept)
     assert await texts(store, session_id) == ["one", "yes, one"]
@@ -200,10 +200,10 @@ async def test_interrupted_turn_is_resumed_before_new_messages(store: Store, ses
         await turn.add([answer("let me see")])
         raise StoreBusy("the disk is slow")
 
-    await add_to_inbox(store, session_id, "test", "1", said("one"))
+    await add_to_inbox(store, session_id, "test", "1", text_message("one"))
     with pytest.raises(StoreBusy):
         await run_pending_turns(store, session_id, fail)
-    await add_to_inbox(store, session_id, "test", "2", said("two"))
+    await add_to_inbox(store, session_id, "test", "2", text_message("two"))
     await run_pending_turns(store, session_id, agree)
     assert await texts(store, session_id) == ["one", "let me see", "yes, let me see", "two", "yes, two"]
     assert await store.read(lambda tx: tx.inbox.unsettled(session_id)) == []
@@ -214,7 +214,7 @@ async def test_a_turn_that_ended_cannot_end_again(store: Store, session_id: Sess
         await agree(turn)
         return await agree(turn)
 
-    await add_to_inbox(store, session_id, "test", "1", said("one"))
+    await add_to_inbox(store, session_id, "test", "1", text_message("one"))
     await run_pending_turns(store, session_id, agree_twice)
     assert await texts(store, session_id) == ["one", "yes, one"]
 
@@ -227,7 +227,7 @@ async def test_cancelled_turn_releases_the_lease(store: Store, session_id: Sessi
         await asyncio.Event().wait()
         raise AssertionError("never")
 
-    await add_to_inbox(store, session_id, "test", "1", said("one"))
+    await add_to_inbox(store, session_id, "test", "1", text_message("one"))
     async with asyncio.TaskGroup() as group:
         work = group.create_task(run_pending_turns(store, session_id, hang))
         await started.wait()
@@ -236,7 +236,7 @@ async def test_cancelled_turn_releases_the_lease(store: Store, session_id: Sessi
 
 
 async def test_turn_cancelled_while_claiming_releases_the_lease(store: Store, session_id: SessionId) -> None:
-    await add_to_inbox(store, session_id, "test", "1", said("one"))
+    await add_to_inbox(store, session_id, "test", "1", text_message("one"))
     async with asyncio.TaskGroup() as group:
         work = group.create_task(run_pending_turns(store, session_id, agree))
         await asyncio.sleep(0)

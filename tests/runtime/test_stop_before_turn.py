@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from tests.agent.agent_fixture import Echo, Workshop, workshop
+from tests.agent.agent_fixture import AgentSession, Echo, open_agent_session
 from tests.storage.slow_store import SlowStore
 
 from talaria.agent.auxiliary import Auxiliary
@@ -24,49 +24,51 @@ from talaria.testing.wait import until
 
 
 @pytest.fixture
-async def shop(tmp_path: Path) -> AsyncIterator[Workshop]:
-    async with workshop(tmp_path) as shop:
-        yield shop
+async def agent_session(tmp_path: Path) -> AsyncIterator[AgentSession]:
+    async with open_agent_session(tmp_path) as agent_session:
+        yield agent_session
 
 
-async def test_a_stop_before_the_claim_ends_the_turn_and_no_later_one(shop: Workshop) -> None:
-    async with _open(shop) as runner:
-        await _arrive(shop, "one")
+async def test_a_stop_before_the_claim_ends_the_turn_and_no_later_one(agent_session: AgentSession) -> None:
+    async with _open(agent_session) as runner:
+        await _arrive(agent_session, "one")
         runner.wake()
         assert runner.stop()
         assert await runner.settled() == TurnStopped()
-        await _arrive(shop, "two")
+        await _arrive(agent_session, "two")
         assert await runner.run_pending_turns() == TurnAnswered("ok")
-    assert _questions(shop) == ["two"]
-    assert shop.heard(TurnStopped) == [TurnStopped()]
+    assert _questions(agent_session) == ["two"]
+    assert agent_session.events_of(TurnStopped) == [TurnStopped()]
 
 
 @pytest.mark.parametrize("times", [1, 2])
-async def test_a_stop_during_the_claim_ends_the_turn_once(shop: Workshop, times: int) -> None:
-    store = SlowStore(shop.store)
-    async with _open(shop, store=store) as runner:
-        await _arrive(shop, "one")
-        await _arrive(shop, "two")
+async def test_a_stop_during_the_claim_ends_the_turn_once(agent_session: AgentSession, times: int) -> None:
+    store = SlowStore(agent_session.store)
+    async with _open(agent_session, store=store) as runner:
+        await _arrive(agent_session, "one")
+        await _arrive(agent_session, "two")
         runner.wake()
         await store.committed.wait()
         assert [runner.stop() for _ in range(times)] == [True] * times
         store.resumed.set()
         assert await runner.settled() == TurnAnswered("ok")
-    assert _questions(shop) == ["two"]
-    turns = await shop.store.read(lambda tx: tx.turns.find(shop.session_id))
+    assert _questions(agent_session) == ["two"]
+    turns = await agent_session.store.read(lambda tx: tx.turns.find(agent_session.session_id))
     assert sorted(turn.state for turn in turns) == ["answered", "stopped"]
-    assert shop.heard(TurnStopped) == [TurnStopped()]
+    assert agent_session.events_of(TurnStopped) == [TurnStopped()]
 
 
 @pytest.mark.parametrize("is_stopped_first", [True, False])
-async def test_stop_during_an_empty_claim_does_not_stop_a_later_message(shop: Workshop, is_stopped_first: bool) -> None:
-    store = SlowStore(shop.store)
-    async with _open(shop, store=store) as runner:
+async def test_stop_during_an_empty_claim_does_not_stop_a_later_message(
+    agent_session: AgentSession, is_stopped_first: bool
+) -> None:
+    store = SlowStore(agent_session.store)
+    async with _open(agent_session, store=store) as runner:
         runner.wake()
         await store.committed.wait()
         if is_stopped_first:
             runner.stop()
-        await _arrive(shop, "one")
+        await _arrive(agent_session, "one")
         runner.wake()
         if not is_stopped_first:
             runner.stop()
@@ -74,38 +76,38 @@ async def test_stop_during_an_empty_claim_does_not_stop_a_later_message(shop: Wo
         assert await runner.settled() == (TurnAnswered("ok") if is_stopped_first else TurnStopped())
 
 
-async def test_a_stop_before_the_files_of_a_message_are_fetched_ends_its_turn(shop: Workshop) -> None:
+async def test_a_stop_before_the_files_of_a_message_are_fetched_ends_its_turn(agent_session: AgentSession) -> None:
     async def fetch(pending: PendingAttachments) -> Message:
         raise AssertionError("files of a stopped turn are not fetched")
 
     notes = (Attachment("f1", "document", "notes.txt"),)
     message = InboxMessage(role="user", parts=(Text("look"),), at=datetime.now(UTC), attachments=notes)
-    arrival = make_inbox_arrival(shop.session_id, "test", "look", message, kind="message")
-    async with _open(shop, options=RunnerOptions(titled=False, unpack=fetch)) as runner:
-        await shop.store.write(lambda tx: tx.inbox.add(arrival))
+    arrival = make_inbox_arrival(agent_session.session_id, "test", "look", message, kind="message")
+    async with _open(agent_session, options=RunnerOptions(titled=False, unpack=fetch)) as runner:
+        await agent_session.store.write(lambda tx: tx.inbox.add(arrival))
         runner.wake()
         assert runner.stop()
         assert await runner.settled() == TurnStopped()
-    assert _questions(shop) == []
-    assert "notes.txt was not downloaded" in str(await shop.told())
+    assert _questions(agent_session) == []
+    assert "notes.txt was not downloaded" in str(await agent_session.transcript_texts())
 
 
-async def test_stop_before_a_turn_is_resumed_closes_its_open_tool_calls(shop: Workshop) -> None:
+async def test_stop_before_a_turn_is_resumed_closes_its_open_tool_calls(agent_session: AgentSession) -> None:
     async def wait(arguments: object, call: object) -> str:
         await asyncio.Event().wait()
         raise AssertionError
 
-    shop.server.script(Say(calls=[Ask("echo", {})]))
+    agent_session.server.script(Say(calls=[Ask("echo", {})]))
     tool = Echo(does=wait)
-    async with _open(shop, tool) as runner:
-        await _arrive(shop, "one")
+    async with _open(agent_session, tool) as runner:
+        await _arrive(agent_session, "one")
         runner.wake()
-        await until(lambda: shop.heard(ToolCalled))
-    async with _open(shop, tool) as runner:
+        await until(lambda: agent_session.events_of(ToolCalled))
+    async with _open(agent_session, tool) as runner:
         runner.wake()
         assert runner.stop()
         assert await runner.settled() == TurnStopped()
-    stored = await shop.store.read(lambda tx: tx.messages.load(shop.session_id))
+    stored = await agent_session.store.read(lambda tx: tx.messages.load(agent_session.session_id))
     [result] = stored[-1].message.parts
     assert isinstance(result, ToolResult)
     assert (result.text, result.failed) == (STOPPED, True)
@@ -113,26 +115,26 @@ async def test_stop_before_a_turn_is_resumed_closes_its_open_tool_calls(shop: Wo
 
 @asynccontextmanager
 async def _open(
-    shop: Workshop, *tools: Tool, store: Store | None = None, options: RunnerOptions | None = None
+    agent_session: AgentSession, *tools: Tool, store: Store | None = None, options: RunnerOptions | None = None
 ) -> AsyncIterator[SessionRunner]:
     async with asyncio.TaskGroup() as jobs:
         runner = SessionRunner(
-            store or shop.store,
-            shop.session_id,
-            shop.agent(*tools),
-            shop.around(),
+            store or agent_session.store,
+            agent_session.session_id,
+            agent_session.agent(*tools),
+            agent_session.environment(),
             jobs,
-            auxiliary=Auxiliary(shop.calls),
+            auxiliary=Auxiliary(agent_session.calls),
             options=options or RunnerOptions(titled=False),
         )
         yield runner
         await runner.close()
 
 
-async def _arrive(shop: Workshop, text: str) -> None:
+async def _arrive(agent_session: AgentSession, text: str) -> None:
     message = Message(role="user", parts=(Text(text),), at=datetime.now(UTC))
-    assert await add_to_inbox(shop.store, shop.session_id, "test", text, message)
+    assert await add_to_inbox(agent_session.store, agent_session.session_id, "test", text, message)
 
 
-def _questions(shop: Workshop) -> list[str]:
-    return [received.question for received in shop.server.received]
+def _questions(agent_session: AgentSession) -> list[str]:
+    return [received.question for received in agent_session.server.received]

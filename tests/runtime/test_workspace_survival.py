@@ -7,8 +7,8 @@ from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
 
-from tests.commands.command_fixture import Desk, open_desk
-from tests.tools.process.process_fixture import sleeping
+from tests.commands.command_fixture import ChatClient, open_chat_client
+from tests.tools.process.process_fixture import start_sleeping_process
 
 from talaria.contracts.background_processes import BackgroundProcess
 from talaria.core.addresses import Address
@@ -41,19 +41,19 @@ class OpenAgent:
 
 
 @asynccontextmanager
-async def chat_with_a_process(home: Path) -> AsyncIterator[tuple[Desk, ModelServer, BackgroundProcess]]:
+async def chat_with_a_process(home: Path) -> AsyncIterator[tuple[ChatClient, ModelServer, BackgroundProcess]]:
     """Open a chat with its own folder, a variable and a background process."""
     async with (
         ModelServer() as server,
-        open_desk(home, server, chat=Address("telegram", "7"), key="k:7") as desk,
+        open_chat_client(home, server, chat=Address("telegram", "7"), key="k:7") as client,
         AsyncExitStack() as stack,
     ):
-        desk.application.processes.attend(desk.active_session.jobs, stack)  # as a gateway does for all sessions
+        client.application.processes.attend(client.active_session.jobs, stack)  # as a gateway does for all sessions
         change_folder = "mkdir sub && cd sub && export MY_TOKEN=hush"
         server.script(Say(calls=[Ask("terminal", {"command": change_folder})]), Say("moved"))
-        await desk.say("go there")
-        process = await sleeping(desk.application.processes, desk.active_session.session_id)
-        yield desk, server, process
+        await client.say("go there")
+        process = await start_sleeping_process(client.application.processes, client.active_session.session_id)
+        yield client, server, process
         kill_tree(process.pid)
 
 
@@ -68,28 +68,28 @@ async def until_ended(process: BackgroundProcess) -> bool:
 
 
 async def test_folder_variables_and_processes_survive_eviction_of_the_agent(tmp_path: Path) -> None:
-    async with chat_with_a_process(tmp_path) as (desk, server, process), asyncio.TaskGroup() as jobs:
+    async with chat_with_a_process(tmp_path) as (client, server, process), asyncio.TaskGroup() as jobs:
         cache: AgentCache[OpenAgent] = AgentCache(jobs)
 
         async def build() -> OpenAgent:
-            if not desk.active_session.is_open:
-                await desk.active_session.open()
-            return OpenAgent(desk.active_session)
+            if not client.active_session.is_open:
+                await client.active_session.open()
+            return OpenAgent(client.active_session)
 
-        session_id = desk.active_session.session_id
+        session_id = client.active_session.session_id
         first = await cache.get("k:7", "same", build)
         before = first.active_session.chat
         cache.evict("k:7")
-        await until(lambda: not desk.active_session.is_open)
+        await until(lambda: not client.active_session.is_open)
         assert is_alive(process)
         await cache.get("k:7", "same", build)
-        assert desk.active_session.session_id == session_id
-        assert desk.active_session.chat is not before
-        assert [one.id for one in await desk.application.processes.of_session(session_id)] == [process.id]
+        assert client.active_session.session_id == session_id
+        assert client.active_session.chat is not before
+        assert [one.id for one in await client.application.processes.of_session(session_id)] == [process.id]
         server.script(Say(calls=[Ask("terminal", {"command": 'echo "$PWD $MY_TOKEN"'})]), Say("there"))
-        await desk.say("where are you?")
-        answers = [text for role, text in await desk.transcript() if role == "tool"]
-        assert answers[-1].startswith(f"{desk.active_session.request.surface.folder}/sub hush\n")
+        await client.say("where are you?")
+        answers = [text for role, text in await client.transcript() if role == "tool"]
+        assert answers[-1].startswith(f"{client.active_session.request.surface.folder}/sub hush\n")
         prompts = [request.json["messages"][0] for request in server.received]
         assert all(one == other for one, other in pairwise(prompts))
         cache.end("k:7")
@@ -97,31 +97,31 @@ async def test_folder_variables_and_processes_survive_eviction_of_the_agent(tmp_
 
 
 async def test_reset_ends_the_processes_and_workspace_of_the_session(tmp_path: Path) -> None:
-    async with chat_with_a_process(tmp_path) as (desk, _, process):
-        session_id = desk.active_session.session_id
-        await desk.active_session.reset_session()
+    async with chat_with_a_process(tmp_path) as (client, _, process):
+        session_id = client.active_session.session_id
+        await client.active_session.reset_session()
         assert await until_ended(process)
-        assert desk.application.workspaces.find(session_id) is None
+        assert client.application.workspaces.find(session_id) is None
 
 
 async def test_renewed_agent_leaves_processes_running(tmp_path: Path) -> None:
-    async with chat_with_a_process(tmp_path) as (desk, _, process):
-        await desk.active_session.renew()
+    async with chat_with_a_process(tmp_path) as (client, _, process):
+        await client.active_session.renew()
         assert is_alive(process)
 
 
 async def test_ending_a_closed_session_ends_its_processes(tmp_path: Path) -> None:
-    async with chat_with_a_process(tmp_path) as (desk, _, process):
-        session_id = desk.active_session.session_id
-        await desk.active_session.release()
+    async with chat_with_a_process(tmp_path) as (client, _, process):
+        session_id = client.active_session.session_id
+        await client.active_session.release()
         assert is_alive(process)
-        assert desk.application.end_workspace(session_id)
-        assert not desk.application.end_workspace(session_id)
+        assert client.application.end_workspace(session_id)
+        assert not client.application.end_workspace(session_id)
         assert await until_ended(process)
 
 
 async def test_program_end_leaves_background_processes_running(tmp_path: Path) -> None:
-    async with chat_with_a_process(tmp_path) as (desk, _, process):
-        await desk.active_session.close()
-        await desk.application.store.close()
+    async with chat_with_a_process(tmp_path) as (client, _, process):
+        await client.active_session.close()
+        await client.application.store.close()
         assert is_alive(process)

@@ -8,7 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from msgspec import structs
-from tests.storage.engines import Place
+from tests.storage.engines import StoreLocation
 
 from talaria.app.application import TalariaApplication, open_application
 from talaria.contracts.jobs import JobRequest, JobRequester, JobRun, JobView
@@ -36,7 +36,7 @@ A_MOMENT = timedelta(seconds=5)
 
 
 @dataclass
-class Office:
+class ScheduleFixture:
     """``scripts`` records those that ran, ``answers`` are their results; without any each prints its own line."""
 
     application: TalariaApplication
@@ -48,7 +48,7 @@ class Office:
     answers: list[ShellResult] = field(default_factory=list)
 
     @property
-    def means(self) -> RunDependencies:
+    def dependencies(self) -> RunDependencies:
         return RunDependencies(
             opener=self.application,
             jobs=self.jobs,
@@ -60,8 +60,8 @@ class Office:
             caps=lambda run: self.caps,
         )
 
-    def ticker(self) -> Scheduler:
-        return Scheduler(self.means, lambda: GRACE)
+    def make_scheduler(self) -> Scheduler:
+        return Scheduler(self.dependencies, lambda: GRACE)
 
     async def add(
         self, when: str, prompt: str | None = "Look at the weather.", asker: JobRequester = OWNER, **more: object
@@ -74,7 +74,7 @@ class Office:
     async def pass_time(self, **much: float) -> int:
         """Let time pass, run the due jobs, and return the number of runs."""
         self.clock.advance(timedelta(**much))
-        return await self.ticker().run_pending_turns()
+        return await self.make_scheduler().run_pending_turns()
 
     async def runs(self, job: JobView) -> list[JobRun]:
         return await self.application.store.read(lambda tx: tx.jobs.runs(job.id))
@@ -98,9 +98,14 @@ def _text(content: Content) -> str:
 
 
 @asynccontextmanager
-async def open_office(
-    home: Path, place: Place, server: ModelServer, clock: SettableClock, worker: str = "worker-1", settings: str = ""
-) -> AsyncIterator[Office]:
+async def open_schedule(
+    home: Path,
+    store_location: StoreLocation,
+    server: ModelServer,
+    clock: SettableClock,
+    worker: str = "worker-1",
+    settings: str = "",
+) -> AsyncIterator[ScheduleFixture]:
     """Open an application on a store, as one of its workers; ``settings`` are lines for config.toml."""
     profile = Profiles(home / "home").active()
     profile.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -112,6 +117,6 @@ async def open_office(
     async with asyncio.TaskGroup() as jobs, AsyncExitStack() as stack:
         loaded = load_settings(profile, environment)
         application = open_application(loaded, profile, read_secrets(profile, environment), environment, stack)
-        store = place.open_store(clock, worker)
+        store = store_location.open_store(clock, worker)
         stack.push_async_callback(store.close)
-        yield Office(structs.replace(application, store=store), folder, clock, jobs)
+        yield ScheduleFixture(structs.replace(application, store=store), folder, clock, jobs)

@@ -5,8 +5,8 @@ from datetime import UTC, datetime, time, timedelta
 from pathlib import Path
 
 import pytest
-from tests.schedule.schedule_fixture import HOME, RULES, Office, open_office
-from tests.storage.engines import Place
+from tests.schedule.schedule_fixture import HOME, RULES, ScheduleFixture, open_schedule
+from tests.storage.engines import StoreLocation
 
 from talaria.contracts.platform import Content
 from talaria.contracts.stores.sessions import NewSession
@@ -21,66 +21,70 @@ DAY = HeartbeatPlan(timedelta(minutes=30), time(8), time(22), RULES, "home")
 
 
 @pytest.fixture
-async def office(tmp_path: Path, place: Place, server: ModelServer, clock: SettableClock) -> AsyncIterator[Office]:
-    async with open_office(tmp_path, place, server, clock) as office:
-        await office.application.store.write(lambda tx: write_home(tx, HomeChat(HOME)))
-        yield office
+async def schedule(
+    tmp_path: Path, store_location: StoreLocation, server: ModelServer, clock: SettableClock
+) -> AsyncIterator[ScheduleFixture]:
+    async with open_schedule(tmp_path, store_location, server, clock) as schedule:
+        await schedule.application.store.write(lambda tx: write_home(tx, HomeChat(HOME)))
+        yield schedule
 
 
-def heartbeat_of(office: Office, beat: HeartbeatPlan | None = DAY) -> HeartbeatWorker:
-    return HeartbeatWorker(office.application.store, office.folder, lambda: beat, office.clock)
+def heartbeat_of(schedule: ScheduleFixture, beat: HeartbeatPlan | None = DAY) -> HeartbeatWorker:
+    return HeartbeatWorker(schedule.application.store, schedule.folder, lambda: beat, schedule.clock)
 
 
-async def run_hours(office: Office, hours: float, beat: HeartbeatPlan | None = DAY) -> int:
+async def run_hours(schedule: ScheduleFixture, hours: float, beat: HeartbeatPlan | None = DAY) -> int:
     """Let time pass in steps of ten minutes, and return how many runs there were."""
     count = 0
     for _ in range(int(hours * 6)):
-        await heartbeat_of(office, beat).look()
-        count += await office.pass_time(minutes=10)
+        await heartbeat_of(schedule, beat).look()
+        count += await schedule.pass_time(minutes=10)
     return count
 
 
-async def test_an_idle_day_costs_no_model_call(office: Office, server: ModelServer) -> None:
-    (office.folder / "HEARTBEAT.md").write_text("# Every now and then\n\n<!-- nothing\n- yet -->\n- [x] done\n-\n")
-    assert await run_hours(office, 24) == 0
+async def test_an_idle_day_costs_no_model_call(schedule: ScheduleFixture, server: ModelServer) -> None:
+    (schedule.folder / "HEARTBEAT.md").write_text("# Every now and then\n\n<!-- nothing\n- yet -->\n- [x] done\n-\n")
+    assert await run_hours(schedule, 24) == 0
     assert server.received == []
-    assert await office.posted() == []
+    assert await schedule.posted() == []
 
 
 @pytest.mark.slow
-async def test_tasks_of_the_heartbeat_file_are_checked_in_waking_hours(office: Office, server: ModelServer) -> None:
-    (office.folder / "HEARTBEAT.md").write_text("- [ ] Tell me when the parcel is there.\n")
+async def test_tasks_of_the_heartbeat_file_are_checked_in_waking_hours(
+    schedule: ScheduleFixture, server: ModelServer
+) -> None:
+    (schedule.folder / "HEARTBEAT.md").write_text("- [ ] Tell me when the parcel is there.\n")
     server.script(*[Say("[SILENT]")] * 19, Say("The parcel is there."), *[Say("[SILENT]")] * 50)
-    assert await run_hours(office, 24) == 28  # from 8 to 22, twice an hour
-    assert [text for _, text in await office.posted()] == ["The parcel is there."]
+    assert await run_hours(schedule, 24) == 28  # from 8 to 22, twice an hour
+    assert [text for _, text in await schedule.posted()] == ["The parcel is there."]
     assert "Tell me when the parcel is there." in server.received[0].question
 
 
-async def test_failed_delivery_is_reported_by_the_heartbeat(office: Office, server: ModelServer) -> None:
-    store = office.application.store
-    await heartbeat_of(office).look()
+async def test_failed_delivery_is_reported_by_the_heartbeat(schedule: ScheduleFixture, server: ModelServer) -> None:
+    store = schedule.application.store
+    await heartbeat_of(schedule).look()
     session = await store.write(lambda tx: tx.sessions.create(NewSession(source="telegram")))
     item = await store.write(lambda tx: queue_notice(tx, session.id, HOME, Content(text="Hello"), "hello"))
     assert item is not None
-    office.clock.advance(timedelta(minutes=1))
+    schedule.clock.advance(timedelta(minutes=1))
     await store.write(
         lambda tx: (tx.outbox.claim("matrix", timedelta(minutes=1)), tx.outbox.fail(item.id, "no such room"))
     )
     server.script(Say("A message did not get through."))
-    assert await run_hours(office, 3) == 1
+    assert await run_hours(schedule, 3) == 1
     assert "no such room" in server.received[0].question
 
 
-async def test_heartbeat_is_off_without_a_setting(office: Office, server: ModelServer) -> None:
-    (office.folder / "HEARTBEAT.md").write_text("Look at the mail.\n")
-    assert await run_hours(office, 12, None) == 0
+async def test_heartbeat_is_off_without_a_setting(schedule: ScheduleFixture, server: ModelServer) -> None:
+    (schedule.folder / "HEARTBEAT.md").write_text("Look at the mail.\n")
+    assert await run_hours(schedule, 12, None) == 0
     assert server.received == []
 
 
-async def test_heartbeat_target_without_a_home_chat_is_an_error(office: Office) -> None:
-    (office.folder / "HEARTBEAT.md").write_text("Look at the mail.\n")
+async def test_heartbeat_target_without_a_home_chat_is_an_error(schedule: ScheduleFixture) -> None:
+    (schedule.folder / "HEARTBEAT.md").write_text("Look at the mail.\n")
     with pytest.raises(NotFound, match="Telegram"):
-        await heartbeat_of(office, HeartbeatPlan(timedelta(minutes=30), time(0), time(0), RULES, "telegram")).look()
+        await heartbeat_of(schedule, HeartbeatPlan(timedelta(minutes=30), time(0), time(0), RULES, "telegram")).look()
 
 
 @pytest.mark.parametrize(
@@ -114,10 +118,10 @@ def test_headings_comments_and_done_items_are_no_tasks(tmp_path: Path, text: str
     assert read_heartbeat_file(tmp_path) == tasks
 
 
-async def test_heartbeat_continues_after_a_clock_that_was_ahead(office: Office, server: ModelServer) -> None:
-    (office.folder / "HEARTBEAT.md").write_text("- [ ] Tell me when the parcel is there.\n")
+async def test_heartbeat_continues_after_a_clock_that_was_ahead(schedule: ScheduleFixture, server: ModelServer) -> None:
+    (schedule.folder / "HEARTBEAT.md").write_text("- [ ] Tell me when the parcel is there.\n")
     server.script(*[Say("[SILENT]")] * 10)
-    office.clock.advance(timedelta(days=366))
-    assert await run_hours(office, 0.5) == 1
-    office.clock.advance(-timedelta(days=366))
-    assert await run_hours(office, 1) == 2
+    schedule.clock.advance(timedelta(days=366))
+    assert await run_hours(schedule, 0.5) == 1
+    schedule.clock.advance(-timedelta(days=366))
+    assert await run_hours(schedule, 1) == 2

@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 
 import pytest
 from msgspec import structs
-from tests.schedule.schedule_fixture import HOME, Office, open_office
-from tests.storage.engines import Place
+from tests.schedule.schedule_fixture import HOME, ScheduleFixture, open_schedule
+from tests.storage.engines import StoreLocation
 
 from talaria.contracts.store import Store, Subscription, Transaction
 from talaria.core.errors import StoreUnavailable
@@ -67,12 +67,14 @@ def think(received: Received) -> Say:
     return Say("It rains.")
 
 
-async def run_until_killed(office: Office, at: int, *, when_done: bool) -> bool:
+async def run_until_killed(schedule: ScheduleFixture, at: int, *, when_done: bool) -> bool:
     """Run jobs until the worker is killed; return ``False`` if all were done before."""
-    store = KilledStore(office.application.store, at, when_done=when_done)
-    killed_office = Office(structs.replace(office.application, store=store), office.folder, office.clock, office.jobs)
-    killed_office.scripts = office.scripts
-    ticker = killed_office.ticker()
+    store = KilledStore(schedule.application.store, at, when_done=when_done)
+    killed_office = ScheduleFixture(
+        structs.replace(schedule.application, store=store), schedule.folder, schedule.clock, schedule.jobs
+    )
+    killed_office.scripts = schedule.scripts
+    ticker = killed_office.make_scheduler()
     try:
         await ticker.run_pending_turns()
     except StoreUnavailable:
@@ -84,23 +86,23 @@ async def run_until_killed(office: Office, at: int, *, when_done: bool) -> bool:
 @pytest.mark.slow
 @pytest.mark.parametrize("when_done", [False, True])
 async def test_a_run_killed_at_any_step_is_reported_exactly_once(
-    tmp_path: Path, sqlite_place: Place, server: ModelServer, clock: SettableClock, *, when_done: bool
+    tmp_path: Path, sqlite_location: StoreLocation, server: ModelServer, clock: SettableClock, *, when_done: bool
 ) -> None:
     server.answering(think)
-    async with open_office(tmp_path, sqlite_place, server, clock) as office:
-        await office.application.store.write(lambda tx: write_home(tx, HomeChat(HOME)))
+    async with open_schedule(tmp_path, sqlite_location, server, clock) as schedule:
+        await schedule.application.store.write(lambda tx: write_home(tx, HomeChat(HOME)))
         at, was_killed = 0, True
         while was_killed:
             at += 1
-            office.scripts.clear()
-            job = await office.add("30m", script=f"echo {at}", name=f"Job {at}")
+            schedule.scripts.clear()
+            job = await schedule.add("30m", script=f"echo {at}", name=f"Job {at}")
             clock.advance(timedelta(minutes=30))
-            was_killed = await run_until_killed(office, at, when_done=when_done)
+            was_killed = await run_until_killed(schedule, at, when_done=when_done)
             clock.advance(2 * LEASE)
-            await office.ticker().run_pending_turns()
-            states = [(run.state, run.output) for run in await office.runs(job)]
-            reports = [text for _, text in await office.posted()]
+            await schedule.make_scheduler().run_pending_turns()
+            states = [(run.state, run.output) for run in await schedule.runs(job)]
+            reports = [text for _, text in await schedule.posted()]
             assert states == [("done", "It rains.")], at
-            assert len(office.scripts) <= 1, at
+            assert len(schedule.scripts) <= 1, at
             assert reports.count("It rains.") == at, (at, reports[-2:])
     assert at > 10

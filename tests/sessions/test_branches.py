@@ -4,7 +4,7 @@ from datetime import timedelta
 from functools import partial
 
 import pytest
-from tests.contracts.sample_messages import said, texts
+from tests.contracts.sample_messages import text_message, texts
 
 from talaria.agent.context_window import Summary, make_pictures_message
 from talaria.contracts.store import Database, Transaction
@@ -18,7 +18,12 @@ from talaria.sessions.model_context import PREFIX_BREAK, SUMMARY, StoredSummary,
 from talaria.sessions.titles import free_title
 from talaria.testing.clock import NOON
 
-DIALOGUE = (said("one"), said("first", "assistant"), said("two"), said("second", "assistant"))
+DIALOGUE = (
+    text_message("one"),
+    text_message("first", "assistant"),
+    text_message("two"),
+    text_message("second", "assistant"),
+)
 
 
 def create_session(tx: Transaction, *messages: Message) -> Session:
@@ -38,8 +43,8 @@ def stored_texts(database: Database, session_id: SessionId) -> list[tuple[int, s
 def test_branch_shares_earlier_messages_but_no_later_ones(database: Database) -> None:
     origin = database.write(create_session)
     branch = database.write(lambda tx: create_branch(tx, origin.id, 2, "Trip, again"))
-    database.write(lambda tx: tx.messages.append(branch.id, [said("three")]))
-    database.write(lambda tx: tx.messages.append(origin.id, [said("else")]))
+    database.write(lambda tx: tx.messages.append(branch.id, [text_message("three")]))
+    database.write(lambda tx: tx.messages.append(origin.id, [text_message("else")]))
     assert stored_texts(database, branch.id) == [(1, "one"), (2, "first"), (3, "three")]
     assert (branch.title, branch.owner, branch.model, branch.source) == ("Trip, again", "ana", "large", "cli")
     assert (branch.parent_id, branch.parent_seq) == (origin.id, 2)
@@ -74,7 +79,7 @@ def test_a_summary_is_copied_unless_it_covers_unshared_messages(database: Databa
 def test_branch_of_a_branch_has_the_messages_of_all_its_ancestors(database: Database) -> None:
     origin = database.write(create_session)
     first = database.write(lambda tx: create_branch(tx, origin.id, 4, ""))
-    database.write(lambda tx: tx.messages.append(first.id, [said("three"), said("third", "assistant")]))
+    database.write(lambda tx: tx.messages.append(first.id, [text_message("three"), text_message("third", "assistant")]))
     later = database.write(lambda tx: create_branch(tx, first.id, 5, ""))
     earlier = database.write(lambda tx: create_branch(tx, later.id, 2, ""))
     assert (later.parent_id, earlier.parent_id) == (first.id, origin.id)
@@ -114,8 +119,14 @@ def test_branching_an_unknown_session_or_message_is_refused(database: Database) 
 
 def test_exchanges_start_with_messages_of_people(database: Database) -> None:
     pictures = make_pictures_message([], NOON)
-    messages = (said("one"), said("", "assistant"), said("result", "tool"), pictures, said("done", "assistant"))
-    origin = database.write(lambda tx: create_session(tx, *messages, said("two")))
+    messages = (
+        text_message("one"),
+        text_message("", "assistant"),
+        text_message("result", "tool"),
+        pictures,
+        text_message("done", "assistant"),
+    )
+    origin = database.write(lambda tx: create_session(tx, *messages, text_message("two")))
     exchanges = list_exchanges(database.read(lambda tx: tx.messages.load(origin.id)))
     assert texts(exchanges) == [(1, "one"), (6, "two")]
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TypeVar
 
 import pytest
-from tests.agent.agent_fixture import Echo, Word, Workshop, workshop
-from tests.commands.command_fixture import open_desk
+from tests.agent.agent_fixture import AgentSession, Echo, Word, open_agent_session
+from tests.commands.command_fixture import open_chat_client
 
 from talaria.agent.auxiliary import Auxiliary
 from talaria.contracts.stores.queues import Arrival
@@ -170,10 +170,10 @@ async def test_interleaved_turns_and_their_threads_see_only_their_own_values() -
 
 
 @pytest.fixture
-async def shop(tmp_path: Path) -> AsyncIterator[Workshop]:
-    async with workshop(tmp_path) as shop:
-        shop.server.answering(_one_call)
-        yield shop
+async def agent_session(tmp_path: Path) -> AsyncIterator[AgentSession]:
+    async with open_agent_session(tmp_path) as agent_session:
+        agent_session.server.answering(_one_call)
+        yield agent_session
 
 
 def _one_call(received: Received) -> Say:
@@ -181,7 +181,7 @@ def _one_call(received: Received) -> Say:
 
 
 @pytest.mark.slow
-async def test_parallel_turns_of_many_sessions_have_their_own_context(shop: Workshop) -> None:
+async def test_parallel_turns_of_many_sessions_have_their_own_context(agent_session: AgentSession) -> None:
     recorded: dict[str, list[dict[str, str]]] = {}
 
     async def record(arguments: Word, call: Call) -> str:
@@ -191,10 +191,10 @@ async def test_parallel_turns_of_many_sessions_have_their_own_context(shop: Work
         return "told"
 
     async with asyncio.TaskGroup() as jobs:
-        runners = [await _open(shop, Echo(does=record), jobs=jobs) for _ in range(50)]
+        runners = [await _open(agent_session, Echo(does=record), jobs=jobs) for _ in range(50)]
         async with asyncio.TaskGroup() as group:
             for number, runner in enumerate(runners):
-                group.create_task(_three_turns(shop, runner, number))
+                group.create_task(_three_turns(agent_session, runner, number))
         for runner in runners:
             await runner.close()
     for number, runner in enumerate(runners):
@@ -204,19 +204,19 @@ async def test_parallel_turns_of_many_sessions_have_their_own_context(shop: Work
         ] == [(runner.session_id, str(number), f"user {count}", f"m{count}") for count in range(3)]
 
 
-async def _three_turns(shop: Workshop, runner: SessionRunner, number: int) -> None:
+async def _three_turns(agent_session: AgentSession, runner: SessionRunner, number: int) -> None:
     for count in range(3):
         address = Address("telegram", str(number))
         route = ReplyRoute(address, f"m{count}", user_id=f"u{count}", user_name=f"user {count}", chat_name="Family")
-        await _arrive(shop, make_arrival(runner.session_id, "telegram", new_id(), _message("hi"), route=route))
+        await _arrive(agent_session, make_arrival(runner.session_id, "telegram", new_id(), _message("hi"), route=route))
         assert await runner.run_pending_turns() == TurnAnswered("ok")
 
 
-async def _arrive(shop: Workshop, arrival: Arrival) -> None:
-    await shop.store.write(lambda tx: tx.inbox.add(arrival))
+async def _arrive(agent_session: AgentSession, arrival: Arrival) -> None:
+    await agent_session.store.write(lambda tx: tx.inbox.add(arrival))
 
 
-async def test_nested_turn_does_not_inherit_the_context_of_the_outer_turn(shop: Workshop) -> None:
+async def test_nested_turn_does_not_inherit_the_context_of_the_outer_turn(agent_session: AgentSession) -> None:
     inner_saw: list[dict[str, str]] = []
     outer_saw: list[str] = []
 
@@ -225,7 +225,7 @@ async def test_nested_turn_does_not_inherit_the_context_of_the_outer_turn(shop: 
         return "seen"
 
     async with asyncio.TaskGroup() as jobs:
-        inner = await _open(shop, Echo(does=look), jobs=jobs)
+        inner = await _open(agent_session, Echo(does=look), jobs=jobs)
 
         async def nest(arguments: Word, call: Call) -> str:
             await inner.say(_message("go"), source="test", external_id=new_id())
@@ -233,7 +233,7 @@ async def test_nested_turn_does_not_inherit_the_context_of_the_outer_turn(shop: 
             return "nested"
 
         known = SessionContext(platform="telegram", chat_id="7", cron_auto_deliver_chat_id="9", async_delivery=False)
-        outer = await _open(shop, Echo(does=nest), jobs=jobs, context=known)
+        outer = await _open(agent_session, Echo(does=nest), jobs=jobs, context=known)
         assert await outer.say(_message("go"), source="test", external_id=new_id()) == TurnAnswered("ok")
         await inner.close()
         await outer.close()
@@ -243,47 +243,62 @@ async def test_nested_turn_does_not_inherit_the_context_of_the_outer_turn(shop: 
 
 @pytest.mark.slow
 async def test_terminal_commands_have_the_session_in_their_environment(tmp_path: Path) -> None:
-    async with ModelServer() as server, open_desk(tmp_path, server, chat=Address("telegram", "7"), key="k:7") as desk:
+    async with (
+        ModelServer() as server,
+        open_chat_client(tmp_path, server, chat=Address("telegram", "7"), key="k:7") as client,
+    ):
         server.script(Say(calls=[Ask("terminal", {"command": "env | grep ^TALARIA_ | sort"})]))
-        await desk.say("hi")
-        text = "\n".join(text for role, text in await desk.transcript() if role == "tool")
-        for line in ("CHAT_ID=7", f"ID={desk.active_session.session_id}", "KEY=k:7", "PLATFORM=telegram", "THREAD_ID="):
+        await client.say("hi")
+        text = "\n".join(text for role, text in await client.transcript() if role == "tool")
+        for line in (
+            "CHAT_ID=7",
+            f"ID={client.active_session.session_id}",
+            "KEY=k:7",
+            "PLATFORM=telegram",
+            "THREAD_ID=",
+        ):
             assert f"TALARIA_SESSION_{line}\n" in text
-        assert desk.active_session.chat.workspace.environment[ID] == desk.active_session.session_id
+        assert client.active_session.chat.workspace.environment[ID] == client.active_session.session_id
 
 
 async def test_active_session_of_a_terminal_is_in_the_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(ID, "of whoever started us")
-    async with ModelServer() as server, open_desk(tmp_path, server) as desk:
-        first = desk.active_session.session_id
+    async with ModelServer() as server, open_chat_client(tmp_path, server) as client:
+        first = client.active_session.session_id
         assert process_environment()[ID] == first
-        await desk.say("hi")
-        await desk.active_session.reset_session()
-        assert process_environment()[ID] == desk.active_session.session_id != first
-        await desk.use(f"/resume {first}")
+        await client.say("hi")
+        await client.active_session.reset_session()
+        assert process_environment()[ID] == client.active_session.session_id != first
+        await client.use(f"/resume {first}")
         assert process_environment()[ID] == first
-        await desk.use("/branch")
-        assert process_environment()[ID] == desk.active_session.session_id != first
+        await client.use("/branch")
+        assert process_environment()[ID] == client.active_session.session_id != first
     assert ID not in process_environment()
 
 
 async def test_chat_session_does_not_change_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(ID, "of whoever started us")
-    async with ModelServer() as server, open_desk(tmp_path, server, chat=Address("telegram", "7"), key="k:7"):
+    async with ModelServer() as server, open_chat_client(tmp_path, server, chat=Address("telegram", "7"), key="k:7"):
         assert process_environment()[ID] == "of whoever started us"
 
 
 async def _open(
-    shop: Workshop, *tools: Tool, jobs: asyncio.TaskGroup, context: SessionContext | None = None
+    agent_session: AgentSession, *tools: Tool, jobs: asyncio.TaskGroup, context: SessionContext | None = None
 ) -> SessionRunner:
-    """Open a new session on the store of the workshop."""
-    session = await shop.store.write(lambda tx: tx.sessions.create(NewSession(source="test")))
+    """Open a new session on the store of another session."""
+    session = await agent_session.store.write(lambda tx: tx.sessions.create(NewSession(source="test")))
     options = RunnerOptions(context=context or SessionContext(), titled=False)
-    auxiliary, agent = Auxiliary(shop.calls), shop.agent(*tools, session_id=SessionId(session.id))
+    auxiliary, agent = Auxiliary(agent_session.calls), agent_session.agent(*tools, session_id=SessionId(session.id))
     return SessionRunner(
-        shop.store, SessionId(session.id), agent, shop.around(), jobs, auxiliary=auxiliary, options=options
+        agent_session.store,
+        SessionId(session.id),
+        agent,
+        agent_session.environment(),
+        jobs,
+        auxiliary=auxiliary,
+        options=options,
     )
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.app.program import Outcome, Program
-from tests.cli.stored_sessions import converse, read, said, write
+from tests.cli.stored_sessions import converse, read, text_message, write
 
 from talaria.contracts.stores.sessions import NewSession, Session, SessionChanges, StoredMessage
 from talaria.core.ids import SessionId
@@ -129,8 +129,8 @@ def test_exported_session_decodes_to_the_stored_one(program: Program, kind: str)
     session = converse(
         program,
         NewSession(source="cli", title="Trip"),
-        said("Hi \u2028\x1b[31m 東京 🚆"),
-        said("", ToolCall("c1", "read", '{"a": 1}'), Reasoning("hm", "sig"), role="assistant"),
+        text_message("Hi \u2028\x1b[31m 東京 🚆"),
+        text_message("", ToolCall("c1", "read", '{"a": 1}'), Reasoning("hm", "sig"), role="assistant"),
     )
     text = program.run("sessions", "export", "trip", "--format", kind).out
     if kind == "json":
@@ -144,7 +144,7 @@ def test_exported_session_decodes_to_the_stored_one(program: Program, kind: str)
 
 
 def test_exported_file_is_private_and_overwritten_only_with_force(program: Program) -> None:
-    converse(program, NewSession(source="cli", title="Trip"), said("Hi"))
+    converse(program, NewSession(source="cli", title="Trip"), text_message("Hi"))
     file = program.home / "trip.md"
     arguments = ["sessions", "export", "trip", "--output", str(file)]
     assert program.run(*arguments) == Outcome(0, "", f"Wrote 1 message to {file}.\n")
@@ -173,8 +173,8 @@ def test_export_to_an_unwritable_path_is_reported(program: Program) -> None:
 
 
 def test_every_session_is_exported_into_a_folder(program: Program) -> None:
-    one = converse(program, NewSession(source="cli", title="One"), said("Hi"))
-    two = converse(program, NewSession(source="cli"), said("Hello"))
+    one = converse(program, NewSession(source="cli", title="One"), text_message("Hi"))
+    two = converse(program, NewSession(source="cli"), text_message("Hello"))
     write(program, lambda store: store.sessions.update(two.id, SessionChanges(archived=True)))
     folder = program.home / "all"
     arguments = ["sessions", "export", "--all", "--output", str(folder), "--format", "json"]
@@ -199,7 +199,7 @@ def test_export_without_a_session_or_folder_names_the_missing_argument(
 
 
 def test_export_to_a_terminal_escapes_control_characters(program: Program) -> None:
-    converse(program, NewSession(source="cli", title="Trip"), said("evil \x1b[2J"))
+    converse(program, NewSession(source="cli", title="Trip"), text_message("evil \x1b[2J"))
     for kind in ("markdown", "json", "jsonl"):
         assert "\x1b" not in program.run_on_terminal("sessions", "export", "trip", "--format", kind).out
     assert "evil \x1b[2J" in program.run("sessions", "export", "trip").out

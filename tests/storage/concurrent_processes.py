@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from tests.app import warm_program
-from tests.storage.engines import Place
+from tests.storage.engines import StoreLocation
 
 ROOT = Path(__file__).parent.parent.parent
 MODULE = "tests.storage.store_process"
@@ -24,14 +24,14 @@ class Worker:
         self._pid = pid
         self._input = sent
         self._output = out
-        assert self.hear() == "ready"
+        assert self.read_answer() == "ready"
 
     def start(self) -> None:
         """Let the process start its task."""
         self._input.write("\n")
         self._input.flush()
 
-    def hear(self) -> Any:
+    def read_answer(self) -> Any:
         """Return the next answer, or ``None`` when the process has ended."""
         line = self._output.readline()
         return json.loads(line) if line.endswith("\n") else None
@@ -42,9 +42,11 @@ class Worker:
 
 
 @contextmanager
-def crowd(size: int, task: str, place: Place, *arguments: str, within: Sequence[str] = ()) -> Iterator[list[Worker]]:
+def start_workers(
+    size: int, task: str, store_location: StoreLocation, *arguments: str, within: Sequence[str] = ()
+) -> Iterator[list[Worker]]:
     """Run ``size`` processes on a task, ``within`` another program if given, and yield them when all are ready."""
-    arguments = (task, *place.words, *arguments)
+    arguments = (task, *store_location.arguments, *arguments)
     with ExitStack() as stack:
         dialogues = [
             _start_within(within, *arguments) if within else warm_program.dialogue(MODULE, *arguments)
@@ -66,8 +68,8 @@ def _start_within(within: Sequence[str], *arguments: str) -> Iterator[tuple[int,
             process.kill()
 
 
-def answers(workers: list[Worker]) -> list[Any]:
+def first_answers(workers: list[Worker]) -> list[Any]:
     """Start all workers at once and return the first answer of each."""
     for worker in workers:
         worker.start()
-    return [worker.hear() for worker in workers]
+    return [worker.read_answer() for worker in workers]

@@ -17,7 +17,7 @@ from talaria.storage.sqlite.open import SqliteOptions, open_sqlite
 from talaria.storage.sqlite.store import open_sqlite_store
 
 
-class Place(Struct, frozen=True):
+class StoreLocation(Struct, frozen=True):
     """Address of a store that a test can open any number of times: a file, or a schema of a server."""
 
     engine: str
@@ -25,8 +25,8 @@ class Place(Struct, frozen=True):
     schema: str = ""
 
     @property
-    def words(self) -> list[str]:
-        """The store as arguments of a command line; `place_of` reads them."""
+    def arguments(self) -> list[str]:
+        """The store as arguments of a command line; `parse_store_location` reads them."""
         return [self.engine, self.address, self.schema]
 
     def open(self, clock: Clock, worker: str = "worker-1", *, patience: float = 5) -> Database:
@@ -68,13 +68,13 @@ def create_empty_store(file: Path) -> None:
         file.write_bytes(empty_sqlite_file())
 
 
-def place_of(words: list[str]) -> Place:
-    """Return the store that `Place.words` describes."""
-    engine, address, schema = words
-    return Place(engine, address, schema)
+def parse_store_location(arguments: list[str]) -> StoreLocation:
+    """Return the store that `StoreLocation.arguments` describes."""
+    engine, address, schema = arguments
+    return StoreLocation(engine, address, schema)
 
 
-def one_by_one(database: Database) -> Transaction:
+def transaction_per_call(database: Database) -> Transaction:
     """Return an object like a transaction in which each call runs in its own transaction."""
     return cast("Transaction", _Subjects(database))
 

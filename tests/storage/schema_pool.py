@@ -6,7 +6,7 @@ exactly the usual tables and no process uses it.
 
 import psycopg
 from psycopg import sql
-from tests.storage.engines import Place
+from tests.storage.engines import StoreLocation
 
 from talaria.contracts.clock import SystemClock
 from talaria.core.ids import new_id
@@ -31,46 +31,46 @@ class SchemaPool:
         self._url = url
         self._raw = psycopg.connect(url, autocommit=True)
         self._raw.execute("SET session_replication_role = replica")  # rows are deleted in any order
-        self._free: list[Place] = []
+        self._free: list[StoreLocation] = []
         first = self._create()
         self._structure = self._read_structure(first)
         self._tables, self._sequences = self._read_contents(first)
         self._free.append(first)
 
-    def take(self) -> Place:
+    def take(self) -> StoreLocation:
         """Return a schema with all tables and no rows."""
         return self._free.pop() if self._free else self._create()
 
-    def give_back(self, place: Place) -> None:
+    def give_back(self, store_location: StoreLocation) -> None:
         """Empty a schema for the next test, or drop it where a test changed it or a process still uses it."""
-        if self._is_in_use(place) or self._read_structure(place) != self._structure:
-            place.drop()
+        if self._is_in_use(store_location) or self._read_structure(store_location) != self._structure:
+            store_location.drop()
             return
-        schema = sql.Identifier(place.schema)
+        schema = sql.Identifier(store_location.schema)
         for table in self._tables:
             self._raw.execute(sql.SQL("DELETE FROM {}.{}").format(schema, sql.Identifier(table)))
         for sequence in self._sequences:
-            self._raw.execute("SELECT setval(%s::regclass, 1, false)", (f'"{place.schema}"."{sequence}"',))
-        self._free.append(place)
+            self._raw.execute("SELECT setval(%s::regclass, 1, false)", (f'"{store_location.schema}"."{sequence}"',))
+        self._free.append(store_location)
 
     def close(self) -> None:
         """Drop all schemas."""
-        for place in self._free:
-            place.drop()
+        for store_location in self._free:
+            store_location.drop()
         self._raw.close()
 
-    def _create(self) -> Place:
-        place = Place("postgres", self._url, f"test_{new_id()}")
-        place.open(SystemClock()).close()
-        return place
+    def _create(self) -> StoreLocation:
+        store_location = StoreLocation("postgres", self._url, f"test_{new_id()}")
+        store_location.open(SystemClock()).close()
+        return store_location
 
-    def _is_in_use(self, place: Place) -> bool:
-        return self._raw.execute(_USERS, (place.schema,)).fetchone() is not None
+    def _is_in_use(self, store_location: StoreLocation) -> bool:
+        return self._raw.execute(_USERS, (store_location.schema,)).fetchone() is not None
 
-    def _read_structure(self, place: Place) -> object:
-        return self._raw.execute(_STRUCTURE, (place.schema,)).fetchone()
+    def _read_structure(self, store_location: StoreLocation) -> object:
+        return self._raw.execute(_STRUCTURE, (store_location.schema,)).fetchone()
 
-    def _read_contents(self, place: Place) -> tuple[list[str], list[str]]:
-        rows = self._raw.execute(_CONTENTS, (place.schema,)).fetchall()
+    def _read_contents(self, store_location: StoreLocation) -> tuple[list[str], list[str]]:
+        rows = self._raw.execute(_CONTENTS, (store_location.schema,)).fetchall()
         tables = [str(name) for name, kind in rows if kind == "r" and name != _VERSION]
         return tables, [str(name) for name, kind in rows if kind == "S"]

@@ -15,9 +15,9 @@ from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 
-from tests.contracts.sample_messages import said
-from tests.contracts.session_leases import lane
-from tests.storage.engines import Place, place_of
+from tests.contracts.sample_messages import text_message
+from tests.contracts.session_leases import claim_session_lease
+from tests.storage.engines import StoreLocation, parse_store_location
 
 from talaria.contracts.clock import SystemClock
 from talaria.contracts.jobs import Job
@@ -31,7 +31,7 @@ MINUTE = timedelta(minutes=1)
 
 def main(arguments: list[str]) -> None:
     """Run the named task."""
-    task, place, more = arguments[0], place_of(arguments[1:4]), arguments[4:]
+    task, store_location, more = arguments[0], parse_store_location(arguments[1:4]), arguments[4:]
     tasks: dict[str, Callable[..., None]] = {
         "claim": claim,
         "open": open_first,
@@ -41,7 +41,7 @@ def main(arguments: list[str]) -> None:
         "intrude": intrude,
         "notify": notify,
     }
-    tasks[task](place, *more)
+    tasks[task](store_location, *more)
 
 
 def answer(value: object) -> None:
@@ -55,9 +55,9 @@ def wait_for_start() -> None:
     sys.stdin.readline()
 
 
-def claim(place: Place) -> None:
+def claim(store_location: StoreLocation) -> None:
     """Claim as much as possible of everything that only one process may claim."""
-    database = place.open(SystemClock(), new_worker_id())
+    database = store_location.open(SystemClock(), new_worker_id())
     wait_for_start()
     answer(
         {
@@ -89,7 +89,7 @@ def acquired_leases(database: Database) -> list[str]:
 
 
 def claimed_from_inbox(tx: Transaction) -> list[str]:
-    claim = lane(tx, MINUTE)
+    claim = claim_session_lease(tx, MINUTE)
     return [item.payload for item in tx.inbox.take(claim, new_turn_id(), count=99)] if claim else []
 
 
@@ -109,15 +109,15 @@ def started_runs(database: Database) -> list[str]:
     return [job.name for job in database.read(lambda tx: tx.jobs.find(due=True)) if begins(job)]
 
 
-def open_first(place: Place, *places: str) -> None:
+def open_first(store_location: StoreLocation, *places: str) -> None:
     """Open stores that may not exist yet, and report how many processes have written to each before."""
     wait_for_start()
-    answer([_opened(Place(place.engine, *where.split("\n"))) for where in places])
+    answer([_opened(StoreLocation(store_location.engine, *where.split("\n"))) for where in places])
 
 
-def _opened(place: Place) -> int | str:
+def _opened(store_location: StoreLocation) -> int | str:
     try:
-        database = place.open(SystemClock())
+        database = store_location.open(SystemClock())
         before = database.write(lambda tx: tx.named_values.put("test", "opened", "")) - 1
         database.close()
     except StoreError as error:
@@ -125,14 +125,14 @@ def _opened(place: Place) -> int | str:
     return before
 
 
-def endure(place: Place, seconds: str) -> None:
+def endure(store_location: StoreLocation, seconds: str) -> None:
     """Write from several tasks for some seconds; report acknowledged writes and those refused as busy."""
     wait_for_start()
-    answer(asyncio.run(_endure(place, float(seconds))))
+    answer(asyncio.run(_endure(store_location, float(seconds))))
 
 
-async def _endure(place: Place, seconds: float) -> dict[str, object]:
-    store = place.open_store(SystemClock(), new_worker_id())
+async def _endure(store_location: StoreLocation, seconds: float) -> dict[str, object]:
+    store = store_location.open_store(SystemClock(), new_worker_id())
     session = (await store.write(lambda tx: tx.sessions.create(NewSession(source="endurance")))).id
     deadline = time.monotonic() + seconds
     acknowledged: list[int] = []
@@ -141,7 +141,9 @@ async def _endure(place: Place, seconds: float) -> dict[str, object]:
     async def write_messages() -> None:
         while time.monotonic() < deadline:
             try:
-                acknowledged.append(await store.write(lambda tx: tx.messages.append(session, [said("word " * 50)])))
+                acknowledged.append(
+                    await store.write(lambda tx: tx.messages.append(session, [text_message("word " * 50)]))
+                )
             except StoreBusy as error:
                 busy.append(str(error))
 
@@ -152,17 +154,17 @@ async def _endure(place: Place, seconds: float) -> dict[str, object]:
     return {"session": session, "acknowledged": sorted(acknowledged), "busy": busy}
 
 
-def write_on(place: Place, session: str) -> None:
+def write_on(store_location: StoreLocation, session: str) -> None:
     """Write steps that span several tables until killed; report the number of each durable step."""
     wait_for_start()
-    asyncio.run(_write_on(place, SessionId(session)))
+    asyncio.run(_write_on(store_location, SessionId(session)))
 
 
-async def _write_on(place: Place, session: SessionId) -> None:
-    store = place.open_store(SystemClock(), new_worker_id())
+async def _write_on(store_location: StoreLocation, session: SessionId) -> None:
+    store = store_location.open_store(SystemClock(), new_worker_id())
 
     def step(tx: Transaction) -> int:
-        last = tx.messages.append(session, [said("heron " * 400) for _ in range(8)])
+        last = tx.messages.append(session, [text_message("heron " * 400) for _ in range(8)])
         tx.events.append("steps", [("step", str(last))])
         tx.named_values.put("test", "last", str(last))
         return last
@@ -176,21 +178,21 @@ async def _write_on(place: Place, session: SessionId) -> None:
             group.create_task(write_messages())
 
 
-def fill(place: Place, how: str) -> None:
+def fill(store_location: StoreLocation, how: str) -> None:
     """Write until there is no more space, then free some, and report the result."""
     wait_for_start()
-    answer(asyncio.run(_fill(place, how)))
+    answer(asyncio.run(_fill(store_location, how)))
 
 
-async def _fill(place: Place, how: str) -> dict[str, object]:
-    store = place.open_store(SystemClock(), new_worker_id())
+async def _fill(store_location: StoreLocation, how: str) -> dict[str, object]:
+    store = store_location.open_store(SystemClock(), new_worker_id())
     session = (await store.write(lambda tx: tx.sessions.create(NewSession(source="cli")))).id
 
     def step(tx: Transaction) -> int:
         tx.events.append("steps", [("step", "")])
-        return tx.messages.append(session, [said("heron " * 400) for _ in range(8)])
+        return tx.messages.append(session, [text_message("heron " * 400) for _ in range(8)])
 
-    with scarcity(how, place):
+    with scarcity(how, store_location):
         acknowledged, refusal = 0, ""
         while not refusal:
             try:
@@ -204,10 +206,10 @@ async def _fill(place: Place, how: str) -> dict[str, object]:
 
 
 @contextmanager
-def scarcity(how: str, place: Place) -> Iterator[None]:
+def scarcity(how: str, store_location: StoreLocation) -> Iterator[None]:
     """Limit the space on the disk, or of each file of this process."""
     if how == "disk":
-        ballast = Path(place.address).with_name("ballast")
+        ballast = Path(store_location.address).with_name("ballast")
         ballast.write_bytes(bytes(2_000_000))
         yield
         ballast.unlink()
@@ -218,22 +220,22 @@ def scarcity(how: str, place: Place) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def intrude(place: Place) -> None:
+def intrude(store_location: StoreLocation) -> None:
     """Try to open a store as a user who may not write there."""
     wait_for_start()
     if os.geteuid() == 0:
         os.seteuid(pwd.getpwnam("nobody").pw_uid)
     try:
-        place.open(SystemClock()).close()
+        store_location.open(SystemClock()).close()
         answer("opened")
     except StoreUnavailable as error:
         answer(str(error))
 
 
-def notify(place: Place, topic: str) -> None:
+def notify(store_location: StoreLocation, topic: str) -> None:
     """Notify a topic as a short command does, and end."""
     wait_for_start()
-    database = place.open(SystemClock())
+    database = store_location.open(SystemClock())
     database.write(lambda tx: tx.notify(topic))
     database.close()
 

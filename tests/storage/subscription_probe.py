@@ -36,7 +36,7 @@ async def notified(subscription: Subscription) -> None:
             pass
 
 
-async def woken(subscription: Subscription) -> None:
+async def wait_for_wake_up(subscription: Subscription) -> None:
     """Wait until the subscription wakes for any reason."""
     async with asyncio.timeout(LIMIT):
         await subscription.wait()

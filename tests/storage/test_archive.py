@@ -6,9 +6,9 @@ from pathlib import Path
 import apsw
 import psycopg
 import pytest
-from tests.contracts.sample_messages import said
-from tests.contracts.session_leases import lane
-from tests.storage.engines import Place, one_by_one
+from tests.contracts.sample_messages import text_message
+from tests.contracts.session_leases import claim_session_lease
+from tests.storage.engines import StoreLocation, transaction_per_call
 
 from talaria.contracts.store import Cell, Database, Transaction
 from talaria.contracts.stores.queues import Arrival
@@ -23,11 +23,11 @@ NOT_ARCHIVED = {"notifications", "arrivals", "holds", "leases", "indexed", "sche
 
 
 def test_loaded_rows_equal_the_exported_rows(
-    place: Place, database: Database, clock: SettableClock, tmp_path: Path
+    store_location: StoreLocation, database: Database, clock: SettableClock, tmp_path: Path
 ) -> None:
-    session = _fill(one_by_one(database))
+    session = _fill(transaction_per_call(database))
     rows = database.read(_dump)
-    fresh = Place("sqlite", str(tmp_path / "other.db")).open(clock)
+    fresh = StoreLocation("sqlite", str(tmp_path / "other.db")).open(clock)
     fresh.write(lambda tx: _load(tx, rows))
     assert fresh.read(_dump) == rows
     assert [stored.message.text for stored in fresh.read(lambda tx: tx.messages.load(session))] == ["one 東京", "two"]
@@ -39,7 +39,7 @@ def test_loading_replaces_existing_rows(database: Database, mine: Transaction) -
     exported = _fill(mine)
     rows = database.read(_dump)
     gone = mine.sessions.create(NewSession(source="cli"))
-    mine.messages.append(gone.id, [said("forget this")])
+    mine.messages.append(gone.id, [text_message("forget this")])
     database.write(lambda tx: _load(tx, rows))
     assert mine.sessions.get(gone.id) is None
     assert mine.sessions.get(exported) is not None
@@ -51,9 +51,9 @@ def test_rows_can_be_added_after_loading(database: Database, mine: Transaction) 
     rows = database.read(_dump)
     database.write(lambda tx: _load(tx, rows))
     mine.sessions.create(NewSession(source="cli"))
-    mine.messages.append(session, [said("three")])
+    mine.messages.append(session, [text_message("three")])
     assert mine.inbox.add(Arrival(session_id=session, source="telegram", external_id="2", payload="{}")) is not None
-    assert lane(mine, timedelta(seconds=5)) is not None
+    assert claim_session_lease(mine, timedelta(seconds=5)) is not None
 
 
 def test_failed_load_changes_nothing(database: Database, mine: Transaction) -> None:
@@ -69,14 +69,14 @@ def test_failed_load_changes_nothing(database: Database, mine: Transaction) -> N
     assert database.read(_dump) == before
 
 
-def test_every_table_with_data_is_archived(place: Place, database: Database) -> None:
+def test_every_table_with_data_is_archived(store_location: StoreLocation, database: Database) -> None:
     del database
-    assert _tables(place) - NOT_ARCHIVED == set(TABLE_KEYS)
+    assert _tables(store_location) - NOT_ARCHIVED == set(TABLE_KEYS)
 
 
 def _fill(mine: Transaction) -> SessionId:
     session = mine.sessions.create(NewSession(source="cli", title="Travel"))
-    mine.messages.append(session.id, [said("one 東京"), said("two")])
+    mine.messages.append(session.id, [text_message("one 東京"), text_message("two")])
     mine.sessions.create(NewSession(source="cli", parent_id=session.id, parent_seq=1))
     mine.bindings.bind("agent:main:telegram:private:7", session.id, Address("telegram", "7"))
     mine.named_values.put("test", "goal:x", "{}")
@@ -85,12 +85,18 @@ def _fill(mine: Transaction) -> SessionId:
     return session.id
 
 
-def _tables(place: Place) -> set[str]:
-    if place.engine == "postgres":
-        with psycopg.connect(place.address) as server:
-            names = server.execute("SELECT tablename FROM pg_tables WHERE schemaname = %s", (place.schema,)).fetchall()
+def _tables(store_location: StoreLocation) -> set[str]:
+    if store_location.engine == "postgres":
+        with psycopg.connect(store_location.address) as server:
+            names = server.execute(
+                "SELECT tablename FROM pg_tables WHERE schemaname = %s", (store_location.schema,)
+            ).fetchall()
         return {name for (name,) in names}
-    found = apsw.Connection(place.address).execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall()
+    found = (
+        apsw.Connection(store_location.address)
+        .execute("SELECT name FROM sqlite_schema WHERE type = 'table'")
+        .fetchall()
+    )
     return {str(name) for (name,) in found if not str(name).startswith(("sqlite_", "words"))}
 
 

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import apsw
 import psycopg
-from tests.storage.engines import Place
+from tests.storage.engines import StoreLocation
 
 from talaria.contracts.store import Transaction
 from talaria.testing.clock import SettableClock
@@ -13,25 +13,25 @@ from talaria.testing.clock import SettableClock
 DAY = timedelta(days=1)
 
 
-def _count_requests(place: Place) -> int:
+def _count_requests(store_location: StoreLocation) -> int:
     """Return the number of stored requests, read directly from the database."""
-    if place.engine == "sqlite":
-        with closing(apsw.Connection(place.address)) as raw:
+    if store_location.engine == "sqlite":
+        with closing(apsw.Connection(store_location.address)) as raw:
             return int(raw.execute("SELECT count(*) FROM requests").get)
-    with psycopg.connect(place.address) as server:
-        found = server.execute(f"SELECT count(*) FROM {place.schema}.requests".encode()).fetchone()
+    with psycopg.connect(store_location.address) as server:
+        found = server.execute(f"SELECT count(*) FROM {store_location.schema}.requests".encode()).fetchone()
         assert found is not None
         return int(found[0])
 
 
 def test_expired_requests_are_deleted_when_new_ones_arrive(
-    place: Place, mine: Transaction, clock: SettableClock
+    store_location: StoreLocation, mine: Transaction, clock: SettableClock
 ) -> None:
     for number in range(40):
         mine.responses.reserve_request(f"old {number}", "post", DAY)
         mine.responses.store_answer(f"old {number}", "post", "answer", DAY)
-    assert _count_requests(place) == 40
+    assert _count_requests(store_location) == 40
     clock.advance(DAY)
     for number in range(3):
         mine.responses.reserve_request(f"new {number}", "post", DAY)
-    assert _count_requests(place) == 3
+    assert _count_requests(store_location) == 3

@@ -7,8 +7,8 @@ from typing import Any
 
 import apsw
 import pytest
-from tests.storage.concurrent_processes import answers, crowd
-from tests.storage.engines import Place
+from tests.storage.concurrent_processes import first_answers, start_workers
+from tests.storage.engines import StoreLocation
 
 from talaria.contracts.clock import SystemClock
 from talaria.contracts.jobs import Job
@@ -24,9 +24,9 @@ MANY = 1_000_000  # more steps than a process can write before it is killed
 
 
 @pytest.fixture
-def place(new_place: Place) -> Place:
+def store_location(new_store_location: StoreLocation) -> StoreLocation:
     """A store that no process has opened yet, on each engine in turn."""
-    return new_place
+    return new_store_location
 
 
 def prepare(tx: Transaction) -> None:
@@ -41,37 +41,39 @@ def prepare(tx: Transaction) -> None:
         tx.jobs.put(Job(id=JobId(number), name=number, schedule="", payload="", next_at=due))
 
 
-def test_eight_processes_claim_each_item_exactly_once(place: Place) -> None:
-    database = place.open(SystemClock())
+def test_eight_processes_claim_each_item_exactly_once(store_location: StoreLocation) -> None:
+    database = store_location.open(SystemClock())
     database.write(prepare)
-    with crowd(8, "claim", place) as workers:
-        claims: list[dict[str, list[str]]] = answers(workers)
+    with start_workers(8, "claim", store_location) as workers:
+        claims: list[dict[str, list[str]]] = first_answers(workers)
     database.close()
     everything = [str(number) for number in range(COUNT)]
     claimed = {kind: sorted(chain.from_iterable(one[kind] for one in claims)) for kind in claims[0]}
     assert claimed == dict.fromkeys(["handoffs", "leases", "inbox", "outbox", "runs"], everything)
 
 
-def test_parallel_writers_are_never_refused_and_lose_no_write(place: Place, request: pytest.FixtureRequest) -> None:
+def test_parallel_writers_are_never_refused_and_lose_no_write(
+    store_location: StoreLocation, request: pytest.FixtureRequest
+) -> None:
     seconds = 10 if request.config.getoption("--long") else 2
-    with crowd(4, "endure", place, str(seconds)) as workers:
-        reports: list[dict[str, Any]] = answers(workers)
-    database = place.open(SystemClock())
+    with start_workers(4, "endure", store_location, str(seconds)) as workers:
+        reports: list[dict[str, Any]] = first_answers(workers)
+    database = store_location.open(SystemClock())
     sessions = database.read(lambda tx: {one.id: one for one in tx.sessions.find(SessionFilter(source="endurance"))})
     stored = {one: [message.seq for message in load(database, one)] for one in sessions}
     database.close()
     assert [report["busy"] for report in reports] == [[]] * 4
     assert {report["session"]: report["acknowledged"] for report in reports} == stored
     assert all(len(numbers) > 10 for numbers in stored.values())
-    assert damages(place) == []
+    assert damages(store_location) == []
 
 
-def test_killed_writer_loses_no_acknowledged_write(place: Place) -> None:
+def test_killed_writer_loses_no_acknowledged_write(store_location: StoreLocation) -> None:
     chance = random.Random(7)
-    database = place.open(SystemClock())
+    database = store_location.open(SystemClock())
     session = database.write(lambda tx: tx.sessions.create(NewSession(source="cli"))).id
     for _ in range(4):
-        acknowledged = write_until_killed(place, session, chance.randint(1, 60))
+        acknowledged = write_until_killed(store_location, session, chance.randint(1, 60))
         stored = [message.seq for message in load(database, session)]
         assert stored == list(range(1, len(stored) + 1))
         assert acknowledged <= len(stored)
@@ -80,19 +82,19 @@ def test_killed_writer_loses_no_acknowledged_write(place: Place) -> None:
         last = database.read(lambda tx: tx.named_values.get("test", "last"))
         assert last is not None
         assert last.value == str(len(stored))
-        assert damages(place) == []
+        assert damages(store_location) == []
     hits = database.read(lambda tx: tx.search.find(SearchQuery(text="heron", limit=3000)))
     database.close()
     assert set(stored[-RANKED_LIMIT:]) <= {hit.seq for hit in hits}  # more where the last ones are not indexed yet
 
 
-def write_until_killed(place: Place, session: SessionId, answers: int) -> int:
+def write_until_killed(store_location: StoreLocation, session: SessionId, first_answers: int) -> int:
     """Return the last message number that a process reported before it was killed after some answers."""
-    with crowd(1, "write", place, session) as [worker]:
+    with start_workers(1, "write", store_location, session) as [worker]:
         worker.start()
-        reported: list[int] = [worker.hear() for _ in range(answers)]
+        reported: list[int] = [worker.read_answer() for _ in range(first_answers)]
         worker.kill()
-        while (more := worker.hear()) is not None:
+        while (more := worker.read_answer()) is not None:
             reported.append(more)
     return max(reported)
 
@@ -101,11 +103,11 @@ def load(database: Database, session: SessionId) -> list[StoredMessage]:
     return database.read(lambda tx: tx.messages.load(session))
 
 
-def damages(place: Place) -> list[str]:
+def damages(store_location: StoreLocation) -> list[str]:
     """Return the problems that SQLite's integrity check finds in the file."""
-    if place.engine != "sqlite":
+    if store_location.engine != "sqlite":
         return []
-    raw = apsw.Connection(place.address)
+    raw = apsw.Connection(store_location.address)
     try:
         found = [str(row[0]) for row in raw.execute("PRAGMA integrity_check")]
         raw.execute("INSERT INTO words (words) VALUES ('integrity-check')")

@@ -10,9 +10,9 @@ from pathlib import Path
 import apsw
 import psycopg
 import pytest
-from tests.contracts.sample_messages import said, texts
-from tests.storage.concurrent_processes import answers, crowd
-from tests.storage.engines import Place
+from tests.contracts.sample_messages import text_message, texts
+from tests.storage.concurrent_processes import first_answers, start_workers
+from tests.storage.engines import StoreLocation
 
 from talaria.contracts.clock import SystemClock
 from talaria.contracts.store import Transaction
@@ -34,9 +34,9 @@ Columns = dict[str, set[str]]
 
 
 @pytest.fixture
-def place(new_place: Place) -> Place:
+def store_location(new_store_location: StoreLocation) -> StoreLocation:
     """A store that no process has opened yet, on each engine in turn."""
-    return new_place
+    return new_store_location
 
 
 @pytest.mark.parametrize("engine", FOLDERS)
@@ -59,36 +59,38 @@ def test_published_migrations_are_unchanged() -> None:
     assert set(recorded) == actual, "add a new migration and its digest; published ones must not change"
 
 
-def test_migrating_step_by_step_gives_the_schema_of_a_new_store(place: Place, tmp_path: Path) -> None:
-    if place.engine == "sqlite":
+def test_migrating_step_by_step_gives_the_schema_of_a_new_store(store_location: StoreLocation, tmp_path: Path) -> None:
+    if store_location.engine == "sqlite":
         step_by_step = tmp_path / "steps.db"
         for number in range(1, LATEST_SCHEMA + 1):
             with closing(apsw.Connection(str(step_by_step))) as raw:
                 migrate(raw, upto=number)
                 assert raw.pragma("user_version") == number
-        place.open(SystemClock()).close()
-        assert sqlite_schema(str(step_by_step)) == sqlite_schema(place.address)
+        store_location.open(SystemClock()).close()
+        assert sqlite_schema(str(step_by_step)) == sqlite_schema(store_location.address)
     else:
         for number in range(1, LATEST_SCHEMA + 1):
-            open_postgres(place.address, PostgresOptions(place.schema), upto=number).close()
-            assert postgres_rows(place, "SELECT version FROM schema_version") == [(number,)]
-        fresh = Place("postgres", place.address, f"{place.schema}_fresh")
+            open_postgres(store_location.address, PostgresOptions(store_location.schema), upto=number).close()
+            assert postgres_rows(store_location, "SELECT version FROM schema_version") == [(number,)]
+        fresh = StoreLocation("postgres", store_location.address, f"{store_location.schema}_fresh")
         fresh.open(SystemClock()).close()
-        assert postgres_schema(place) == postgres_schema(fresh)
+        assert postgres_schema(store_location) == postgres_schema(fresh)
         fresh.drop()
 
 
-def test_both_engines_have_the_same_tables_and_columns(new_sqlite_place: Place, postgres_place: Place) -> None:
-    for place in (new_sqlite_place, postgres_place):
-        place.open(SystemClock()).close()
-    with closing(apsw.Connection(new_sqlite_place.address)) as raw:
+def test_both_engines_have_the_same_tables_and_columns(
+    new_sqlite_location: StoreLocation, postgres_location: StoreLocation
+) -> None:
+    for store_location in (new_sqlite_location, postgres_location):
+        store_location.open(SystemClock()).close()
+    with closing(apsw.Connection(new_sqlite_location.address)) as raw:
         rows = raw.execute(
             "SELECT m.name, c.name FROM sqlite_schema AS m, pragma_table_info(m.name) AS c WHERE m.type = 'table'"
         ).fetchall()
     sqlite = columns([(str(table), str(column)) for table, column in rows])
     postgres = columns(
         postgres_rows(
-            postgres_place,
+            postgres_location,
             "SELECT table_name, column_name FROM information_schema.columns WHERE table_schema = current_schema()",
         )
     )
@@ -103,8 +105,8 @@ def test_both_engines_have_the_same_tables_and_columns(new_sqlite_place: Place, 
 
 
 @pytest.mark.parametrize("version", range(1, LATEST_SCHEMA))
-def test_an_older_store_opens_with_its_data(place: Place, version: int) -> None:
-    run = older_store(place, version)
+def test_an_older_store_opens_with_its_data(store_location: StoreLocation, version: int) -> None:
+    run = older_store(store_location, version)
     run("INSERT INTO sessions (id, source, title, title_folded, created_at, updated_at, last_seq)"
         " VALUES ('old', 'cli', 'Old', 'old', 5, 5, 1)")  # fmt: skip
     run("INSERT INTO arrivals (message_id) SELECT number * 16777216 + 1 FROM sessions")
@@ -120,20 +122,20 @@ def test_an_older_store_opens_with_its_data(place: Place, version: int) -> None:
     if version >= 3:
         run("INSERT INTO people (platform, user_id, name, since) VALUES ('telegram', '1', 'Ana', 5)")
 
-    database = place.open(SystemClock())
+    database = store_location.open(SystemClock())
     old = SessionId("old")
     assert [one.title for one in database.read(lambda tx: tx.sessions.find(SessionFilter()))] == ["Old"]
     assert texts(database.read(lambda tx: tx.messages.load(old))) == [(1, "an old otter")]
     assert database.write(lambda tx: tx.session_values.put(old, "workspace", "", "away")) == 4
     assert len(database.read(lambda tx: tx.inbox.unsettled(old))) == (version >= 2)
     assert len(database.read(lambda tx: tx.pairing.people())) == (version >= 3)
-    assert database.write(lambda tx: tx.messages.append(old, [said("a new otter")])) == 2
+    assert database.write(lambda tx: tx.messages.append(old, [text_message("a new otter")])) == 2
     assert [hit.seq for hit in database.read(lambda tx: tx.search.find(SearchQuery(text="new otter")))] == [2]
     database.close()
 
 
-def test_daily_usage_is_filled_from_the_turns_of_an_older_store(place: Place) -> None:
-    run = older_store(place, 11)
+def test_daily_usage_is_filled_from_the_turns_of_an_older_store(store_location: StoreLocation) -> None:
+    run = older_store(store_location, 11)
     day = 86_400_000_000
     called = '{"model":"large","usage":{"calls":1}}'
     priced = '{"model":"large","usage":{"calls":1,"input_tokens":7,"output_tokens":3,"cost_microdollars":9}}'
@@ -148,7 +150,7 @@ def test_daily_usage_is_filled_from_the_turns_of_an_older_store(place: Place) ->
         f" ('now', 1, 'model', 'large', '', '{called}', 5, {day + 2}),"
         f" ('now', 2, 'model', 'large', '', '{{broken}}', 5, {day + 2}),"
         f" ('now', 3, 'model', 'large', '', '{{\"usage\":{{\"calls\":\"x\"}}}}', 5, {day + 2})")  # fmt: skip
-    database = place.open(SystemClock())
+    database = store_location.open(SystemClock())
     found = database.read(lambda tx: tx.usage.by_day("model", date(1970, 1, 1), date(1970, 1, 3)))
     owners = database.read(lambda tx: tx.usage.by_day("owner", date(1970, 1, 1), date(1970, 1, 3)))
     database.close()
@@ -160,8 +162,8 @@ def test_daily_usage_is_filled_from_the_turns_of_an_older_store(place: Place) ->
     assert {row.member for row in owners} == {"ana"}
 
 
-def test_handoffs_of_an_older_store_are_migrated(place: Place) -> None:
-    run = older_store(place, 7)
+def test_handoffs_of_an_older_store_are_migrated(store_location: StoreLocation) -> None:
+    run = older_store(store_location, 7)
     now = int(datetime.now(UTC).timestamp() * 1_000_000)
     run("INSERT INTO sessions (id, source, title, created_at, updated_at, handoff_state, handoff_platform,"
         " handoff_error, handoff_requested_at, handoff_claimed_by, handoff_claimed_until) VALUES"
@@ -175,7 +177,7 @@ def test_handoffs_of_an_older_store_are_migrated(place: Place) -> None:
     }.items():  # fmt: skip
         run(f"INSERT INTO state (key, value, version, updated_at) VALUES ('{key}', '{value}', 1, 5)")
 
-    database = place.open(SystemClock())
+    database = store_location.open(SystemClock())
     target = Address("telegram", "77:8", "group")
     asked = PendingHandoff(SessionId("asked"), "Asked", "telegram", target, immediate=True)
     taken = PendingHandoff(SessionId("taken"), "Taken", "telegram", thread=HandoffThread("77:8", "5"))
@@ -191,50 +193,53 @@ def test_handoffs_of_an_older_store_are_migrated(place: Place) -> None:
     database.close()
 
 
-def test_newer_file_is_refused_and_not_changed(new_sqlite_place: Place) -> None:
-    new_sqlite_place.open(SystemClock()).close()
-    with closing(apsw.Connection(new_sqlite_place.address)) as raw:
+def test_newer_file_is_refused_and_not_changed(new_sqlite_location: StoreLocation) -> None:
+    new_sqlite_location.open(SystemClock()).close()
+    with closing(apsw.Connection(new_sqlite_location.address)) as raw:
         raw.pragma("user_version", LATEST_SCHEMA + 1)
     check_refused_and_unchanged(
-        new_sqlite_place, StoreTooNew, f"newer Talaria (schema {LATEST_SCHEMA + 1}; this one knows {LATEST_SCHEMA})"
+        new_sqlite_location, StoreTooNew, f"newer Talaria (schema {LATEST_SCHEMA + 1}; this one knows {LATEST_SCHEMA})"
     )
 
 
-def test_database_of_another_program_is_refused_and_not_changed(new_sqlite_place: Place) -> None:
-    with closing(apsw.Connection(new_sqlite_place.address)) as raw:
+def test_database_of_another_program_is_refused_and_not_changed(new_sqlite_location: StoreLocation) -> None:
+    with closing(apsw.Connection(new_sqlite_location.address)) as raw:
         raw.execute("CREATE TABLE notes (text); PRAGMA user_version = 1")
-    check_refused_and_unchanged(new_sqlite_place, StoreUnavailable, "belongs to another program")
+    check_refused_and_unchanged(new_sqlite_location, StoreUnavailable, "belongs to another program")
 
 
-def test_file_that_is_not_a_database_is_refused_and_not_changed(new_sqlite_place: Place) -> None:
-    Path(new_sqlite_place.address).write_text("Dear diary, " * 1000)
-    check_refused_and_unchanged(new_sqlite_place, StoreCorrupt, "talaria doctor --fix")
+def test_file_that_is_not_a_database_is_refused_and_not_changed(new_sqlite_location: StoreLocation) -> None:
+    Path(new_sqlite_location.address).write_text("Dear diary, " * 1000)
+    check_refused_and_unchanged(new_sqlite_location, StoreCorrupt, "talaria doctor --fix")
 
 
-def test_newer_schema_is_refused_and_not_changed(postgres_place: Place) -> None:
-    postgres_place.open(SystemClock()).close()
-    postgres_rows(postgres_place, f"UPDATE schema_version SET version = {LATEST_SCHEMA + 1} RETURNING version")
-    before = postgres_schema(postgres_place)
+def test_newer_schema_is_refused_and_not_changed(postgres_location: StoreLocation) -> None:
+    postgres_location.open(SystemClock()).close()
+    postgres_rows(postgres_location, f"UPDATE schema_version SET version = {LATEST_SCHEMA + 1} RETURNING version")
+    before = postgres_schema(postgres_location)
     with pytest.raises(StoreTooNew, match="newer Talaria"):
-        postgres_place.open(SystemClock())
-    assert postgres_rows(postgres_place, "SELECT version FROM schema_version") == [(LATEST_SCHEMA + 1,)]
-    assert postgres_schema(postgres_place) == before
+        postgres_location.open(SystemClock())
+    assert postgres_rows(postgres_location, "SELECT version FROM schema_version") == [(LATEST_SCHEMA + 1,)]
+    assert postgres_schema(postgres_location) == before
 
 
-def test_new_file_has_the_application_id_and_is_private(new_sqlite_place: Place) -> None:
-    new_sqlite_place.open(SystemClock()).close()
-    assert Path(new_sqlite_place.address).stat().st_mode & 0o777 == 0o600
-    with closing(apsw.Connection(new_sqlite_place.address)) as raw:
+def test_new_file_has_the_application_id_and_is_private(new_sqlite_location: StoreLocation) -> None:
+    new_sqlite_location.open(SystemClock()).close()
+    assert Path(new_sqlite_location.address).stat().st_mode & 0o777 == 0o600
+    with closing(apsw.Connection(new_sqlite_location.address)) as raw:
         assert raw.pragma("application_id") == APPLICATION_ID
 
 
-def test_eight_processes_can_open_a_new_store_at_once(place: Place) -> None:
-    if place.engine == "sqlite":
-        places = [Place("sqlite", f"{place.address}.{number}") for number in range(20)]
+def test_eight_processes_can_open_a_new_store_at_once(store_location: StoreLocation) -> None:
+    if store_location.engine == "sqlite":
+        places = [StoreLocation("sqlite", f"{store_location.address}.{number}") for number in range(20)]
     else:
-        places = [Place("postgres", place.address, f"{place.schema}_{number}") for number in range(5)]
-    with crowd(8, "open", place, *(f"{one.address}\n{one.schema}" for one in places)) as workers:
-        reports: list[list[int | str]] = answers(workers)
+        places = [
+            StoreLocation("postgres", store_location.address, f"{store_location.schema}_{number}")
+            for number in range(5)
+        ]
+    with start_workers(8, "open", store_location, *(f"{one.address}\n{one.schema}" for one in places)) as workers:
+        reports: list[list[int | str]] = first_answers(workers)
     for one in places:
         one.drop()
     assert [sorted(report, key=str) for report in zip(*reports, strict=True)] == [list(range(8))] * len(places)
@@ -244,32 +249,32 @@ def handoff_state(session_id: SessionId, tx: Transaction) -> HandoffState | None
     return tx.handoffs.get_handoff_state(session_id)
 
 
-def older_store(place: Place, version: int) -> Callable[[str], None]:
+def older_store(store_location: StoreLocation, version: int) -> Callable[[str], None]:
     """Create a store with the schema of a version and return a function that runs statements in it."""
-    if place.engine == "sqlite":
-        with closing(apsw.Connection(place.address)) as raw:
+    if store_location.engine == "sqlite":
+        with closing(apsw.Connection(store_location.address)) as raw:
             migrate(raw, upto=version)
-        return lambda statement: run_in_sqlite(place, statement)
-    open_postgres(place.address, PostgresOptions(place.schema), upto=version).close()
-    return lambda statement: run_in_postgres(place, statement)
+        return lambda statement: run_in_sqlite(store_location, statement)
+    open_postgres(store_location.address, PostgresOptions(store_location.schema), upto=version).close()
+    return lambda statement: run_in_postgres(store_location, statement)
 
 
-def run_in_sqlite(place: Place, statement: str) -> None:
-    with closing(apsw.Connection(place.address)) as raw:
+def run_in_sqlite(store_location: StoreLocation, statement: str) -> None:
+    with closing(apsw.Connection(store_location.address)) as raw:
         raw.execute(statement)
 
 
-def run_in_postgres(place: Place, statement: str) -> None:
-    with psycopg.connect(place.address, options=f"-c search_path={place.schema}") as raw:
+def run_in_postgres(store_location: StoreLocation, statement: str) -> None:
+    with psycopg.connect(store_location.address, options=f"-c search_path={store_location.schema}") as raw:
         raw.execute(statement.encode())
 
 
-def check_refused_and_unchanged(place: Place, error: type[Exception], sentence: str) -> None:
+def check_refused_and_unchanged(store_location: StoreLocation, error: type[Exception], sentence: str) -> None:
     """Check that a file can't be opened, is not changed by the attempt, and that the reason is reported."""
-    file = Path(place.address)
+    file = Path(store_location.address)
     before = file.read_bytes()
     with pytest.raises(error) as refused:
-        place.open(SystemClock())
+        store_location.open(SystemClock())
     assert sentence in str(refused.value)
     assert file.read_bytes() == before
 
@@ -280,10 +285,10 @@ def sqlite_schema(path: str) -> set[tuple[str, ...]]:
         return {tuple(map(str, row)) for row in rows}
 
 
-def postgres_schema(place: Place) -> set[tuple[str, ...]]:
+def postgres_schema(store_location: StoreLocation) -> set[tuple[str, ...]]:
     """Return tables with their columns, and indexes, without the name of the schema."""
     rows = postgres_rows(
-        place,
+        store_location,
         "SELECT table_name, column_name, data_type, is_nullable, coalesce(column_default, ''), is_identity"
         " FROM information_schema.columns WHERE table_schema = current_schema()"
         " UNION ALL SELECT tablename, indexname, indexdef, '', '', '' FROM pg_indexes"
@@ -291,11 +296,11 @@ def postgres_schema(place: Place) -> set[tuple[str, ...]]:
         " UNION ALL SELECT cfgname, '', '', '', '', '' FROM pg_ts_config"
         " WHERE cfgnamespace = current_schema()::regnamespace",
     )
-    return {tuple(str(value).replace(f"{place.schema}.", "") for value in row) for row in rows}
+    return {tuple(str(value).replace(f"{store_location.schema}.", "") for value in row) for row in rows}
 
 
-def postgres_rows(place: Place, statement: str) -> list[tuple[object, ...]]:
-    with psycopg.connect(place.address, options=f"-c search_path={place.schema}") as raw:
+def postgres_rows(store_location: StoreLocation, statement: str) -> list[tuple[object, ...]]:
+    with psycopg.connect(store_location.address, options=f"-c search_path={store_location.schema}") as raw:
         return raw.execute(statement.encode()).fetchall()
 
 

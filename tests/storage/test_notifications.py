@@ -15,8 +15,8 @@ import psycopg
 import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
-from tests.storage.engines import Place
-from tests.storage.subscription_probe import clear, notified, wait_until_connected, woken
+from tests.storage.engines import StoreLocation
+from tests.storage.subscription_probe import clear, notified, wait_for_wake_up, wait_until_connected
 
 from talaria.contracts.clock import SystemClock
 from talaria.contracts.store import Database, Transaction
@@ -34,8 +34,8 @@ LISTENERS = "SELECT pid FROM pg_stat_activity WHERE query LIKE 'LISTEN%%' AND qu
 
 
 @asynccontextmanager
-async def opened(place: Place, *, poll_seconds: float = NEVER) -> AsyncIterator[ThreadedStore]:
-    store = place.open_store(SystemClock(), poll_seconds=poll_seconds)
+async def opened(store_location: StoreLocation, *, poll_seconds: float = NEVER) -> AsyncIterator[ThreadedStore]:
+    store = store_location.open_store(SystemClock(), poll_seconds=poll_seconds)
     try:
         yield store
     finally:
@@ -48,24 +48,24 @@ def connected(url: str) -> Iterator[psycopg.Connection[Any]]:
         yield raw
 
 
-async def listeners(place: Place, count: int) -> list[int]:
+async def listeners(store_location: StoreLocation, count: int) -> list[int]:
     """Return the server's processes that listen for notifications of a store, once there are ``count``."""
-    return await asyncio.to_thread(_listeners, place, count)
+    return await asyncio.to_thread(_listeners, store_location, count)
 
 
-def _listeners(place: Place, count: int) -> list[int]:
+def _listeners(store_location: StoreLocation, count: int) -> list[int]:
     deadline = time.monotonic() + LIMIT
-    with connected(place.address) as raw:
+    with connected(store_location.address) as raw:
         while True:
-            found = [pid for (pid,) in raw.execute(LISTENERS, (f"%{make_channel_name(place.schema)}%",))]
+            found = [pid for (pid,) in raw.execute(LISTENERS, (f"%{make_channel_name(store_location.schema)}%",))]
             if len(found) == count or time.monotonic() > deadline:
                 return found
             time.sleep(0.01)
 
 
-def test_file_changes_reports_each_commit_once(sqlite_place: Place) -> None:
-    database = sqlite_place.open(SystemClock())
-    with closing(FileChanges(Path(sqlite_place.address))) as changes:
+def test_file_changes_reports_each_commit_once(sqlite_location: StoreLocation) -> None:
+    database = sqlite_location.open(SystemClock())
+    with closing(FileChanges(Path(sqlite_location.address))) as changes:
         assert changes.look()
         assert not changes.look()
         for number in range(3):
@@ -75,9 +75,9 @@ def test_file_changes_reports_each_commit_once(sqlite_place: Place) -> None:
     database.close()
 
 
-def test_transaction_without_writes_is_not_reported_as_a_change(sqlite_place: Place) -> None:
-    database = sqlite_place.open(SystemClock())
-    with closing(FileChanges(Path(sqlite_place.address))) as changes:
+def test_transaction_without_writes_is_not_reported_as_a_change(sqlite_location: StoreLocation) -> None:
+    database = sqlite_location.open(SystemClock())
+    with closing(FileChanges(Path(sqlite_location.address))) as changes:
         changes.look()
         database.write(lambda tx: tx.outbox.claim("telegram", timedelta(minutes=1)))
         database.read(lambda tx: tx.named_values.get("test", "key"))
@@ -98,10 +98,10 @@ def notify_all(tx: Transaction, topics: Iterable[str]) -> None:
         tx.notify(topic)
 
 
-def test_each_notified_topic_is_read_once(sqlite_place: Place) -> None:
-    database = sqlite_place.open(SystemClock())
+def test_each_notified_topic_is_read_once(sqlite_location: StoreLocation) -> None:
+    database = sqlite_location.open(SystemClock())
     notify(database, "before")
-    with closing(FileChanges(Path(sqlite_place.address))) as changes:
+    with closing(FileChanges(Path(sqlite_location.address))) as changes:
         assert changes.read_notified() is None
         assert changes.read_notified() == {}
         notify(database, "inbox", "outbox", "inbox")
@@ -112,11 +112,11 @@ def test_each_notified_topic_is_read_once(sqlite_place: Place) -> None:
     database.close()
 
 
-def test_reader_that_missed_deleted_notifications_wakes_every_topic(sqlite_place: Place) -> None:
-    database = sqlite_place.open(SystemClock())
+def test_reader_that_missed_deleted_notifications_wakes_every_topic(sqlite_location: StoreLocation) -> None:
+    database = sqlite_location.open(SystemClock())
     with (
-        closing(FileChanges(Path(sqlite_place.address))) as slow,
-        closing(FileChanges(Path(sqlite_place.address))) as quick,
+        closing(FileChanges(Path(sqlite_location.address))) as slow,
+        closing(FileChanges(Path(sqlite_location.address))) as quick,
     ):
         assert slow.read_notified() is quick.read_notified() is None
         for number in range(30):
@@ -125,15 +125,15 @@ def test_reader_that_missed_deleted_notifications_wakes_every_topic(sqlite_place
         assert slow.read_notified() is None
         notify(database, "inbox")
         assert slow.read_notified() == {"inbox": 3001}
-    with closing(apsw.Connection(sqlite_place.address)) as raw:
+    with closing(apsw.Connection(sqlite_location.address)) as raw:
         assert raw.execute("SELECT count(*) < 1400 FROM notifications").get
     database.close()
 
 
-def test_inotify_watch_wakes_only_for_writes_to_the_log(sqlite_place: Place) -> None:
-    database = open_sqlite(Path(sqlite_place.address))
+def test_inotify_watch_wakes_only_for_writes_to_the_log(sqlite_location: StoreLocation) -> None:
+    database = open_sqlite(Path(sqlite_location.address))
     put(database, "")
-    with closing(InotifyWatch(Path(f"{sqlite_place.address}-wal"))) as watch:
+    with closing(InotifyWatch(Path(f"{sqlite_location.address}-wal"))) as watch:
         database.write(lambda tx: tx.outbox.claim("telegram", timedelta(minutes=1)))
         database.read(lambda tx: tx.named_values.get("test", "key"))
         assert not watch.has_changed()
@@ -204,21 +204,21 @@ def test_watch_that_missed_several_commits_is_no_longer_trusted() -> None:
     assert not schedule.trusts_watch
 
 
-async def test_all_subscriptions_of_a_process_wake_together_periodically(place: Place) -> None:
+async def test_all_subscriptions_of_a_process_wake_together_periodically(store_location: StoreLocation) -> None:
     async with (
-        opened(place, poll_seconds=0.05) as store,
+        opened(store_location, poll_seconds=0.05) as store,
         store.subscribe("inbox") as first,
         store.subscribe("outbox") as second,
     ):
         await clear(first, second)
         for _ in range(5):
-            await woken(first)
+            await wait_for_wake_up(first)
             assert second.is_pending
             await clear(second)
 
 
-def test_maintenance_is_due_after_a_write(sqlite_place: Place) -> None:
-    database = open_sqlite(Path(sqlite_place.address))
+def test_maintenance_is_due_after_a_write(sqlite_location: StoreLocation) -> None:
+    database = open_sqlite(Path(sqlite_location.address))
     assert not database.is_maintained
     assert not database.run_maintenance()
     assert database.is_maintained
@@ -230,25 +230,25 @@ def test_maintenance_is_due_after_a_write(sqlite_place: Place) -> None:
 
 
 async def test_subscriptions_still_wake_after_the_file_was_deleted(tmp_path: Path) -> None:
-    place = Place("sqlite", str(tmp_path / "profile" / "talaria.db"))
-    async with opened(place, poll_seconds=0.01) as store:
+    store_location = StoreLocation("sqlite", str(tmp_path / "profile" / "talaria.db"))
+    async with opened(store_location, poll_seconds=0.01) as store:
         async with store.subscribe("inbox") as subscription:
-            async with opened(place) as other:
+            async with opened(store_location) as other:
                 await wait_until_connected(store, other)
             rmtree(tmp_path / "profile")
             for _ in range(3):
-                await woken(subscription)
+                await wait_for_wake_up(subscription)
         async with store.subscribe("inbox") as subscription:
             for _ in range(3):
-                await woken(subscription)
+                await wait_for_wake_up(subscription)
     assert not (tmp_path / "profile").exists()
 
 
-async def test_a_commit_notifies_each_topic_once(postgres_place: Place) -> None:
-    channel = make_channel_name(postgres_place.schema)
-    with connected(postgres_place.address) as raw:
+async def test_a_commit_notifies_each_topic_once(postgres_location: StoreLocation) -> None:
+    channel = make_channel_name(postgres_location.schema)
+    with connected(postgres_location.address) as raw:
         raw.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
-        async with opened(postgres_place) as store:
+        async with opened(postgres_location) as store:
             await store.write(lambda tx: notify_all(tx, (f"topic {number % 2}" for number in range(100))))
         raw.execute("SELECT pg_notify(%s, 'end')", (channel,))
         received = []
@@ -260,58 +260,62 @@ async def test_a_commit_notifies_each_topic_once(postgres_place: Place) -> None:
 
 
 @pytest.fixture
-def other_database(postgres_place: Place) -> Iterator[Place]:
+def other_database(postgres_location: StoreLocation) -> Iterator[StoreLocation]:
     """A schema of the same name in another database of the same server."""
     name = f"test_{new_id()}"
-    with connected(postgres_place.address) as raw:
+    with connected(postgres_location.address) as raw:
         raw.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
-        yield Place("postgres", make_conninfo(postgres_place.address, dbname=name), postgres_place.schema)
+        yield StoreLocation("postgres", make_conninfo(postgres_location.address, dbname=name), postgres_location.schema)
         raw.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
 
 
 async def test_stores_of_one_server_do_not_receive_notifications_of_each_other(
-    postgres_place: Place, other_database: Place
+    postgres_location: StoreLocation, other_database: StoreLocation
 ) -> None:
-    other_schema = Place("postgres", postgres_place.address, f"{postgres_place.schema}_{'x' * 20}")
-    async with opened(postgres_place) as store, store.subscribe("inbox") as ours, store.subscribe("end") as end:
-        async with opened(postgres_place) as other:
+    other_schema = StoreLocation("postgres", postgres_location.address, f"{postgres_location.schema}_{'x' * 20}")
+    async with opened(postgres_location) as store, store.subscribe("inbox") as ours, store.subscribe("end") as end:
+        async with opened(postgres_location) as other:
             await wait_until_connected(store, other)
         await clear(ours, end)
-        for place, topic in ((other_schema, "inbox"), (other_database, "inbox"), (postgres_place, "end")):
-            async with opened(place) as other:
+        for store_location, topic in ((other_schema, "inbox"), (other_database, "inbox"), (postgres_location, "end")):
+            async with opened(store_location) as other:
                 await other.write(lambda tx, topic=topic: tx.notify(topic))  # type: ignore[misc]
         await notified(end)
         assert not ours.is_pending
     other_schema.drop()
 
 
-async def test_a_broken_connection_is_replaced_and_all_subscriptions_wake(postgres_place: Place) -> None:
-    async with opened(postgres_place) as store, opened(postgres_place) as other, store.subscribe("inbox") as inbox:
+async def test_a_broken_connection_is_replaced_and_all_subscriptions_wake(postgres_location: StoreLocation) -> None:
+    async with (
+        opened(postgres_location) as store,
+        opened(postgres_location) as other,
+        store.subscribe("inbox") as inbox,
+    ):
         await wait_until_connected(store, other)
         await clear(inbox)
         for _ in range(2):
-            [listener] = await listeners(postgres_place, 1)
-            with connected(postgres_place.address) as raw:
+            [listener] = await listeners(postgres_location, 1)
+            with connected(postgres_location.address) as raw:
                 raw.execute("SELECT pg_terminate_backend(%s)", (listener,))
-            await woken(inbox)
+            await wait_for_wake_up(inbox)
             await other.write(lambda tx: tx.notify("inbox"))
             await notified(inbox)
 
 
-async def test_a_store_without_subscriptions_does_not_listen(postgres_place: Place) -> None:
-    async with opened(postgres_place) as store:
+async def test_a_store_without_subscriptions_does_not_listen(postgres_location: StoreLocation) -> None:
+    async with opened(postgres_location) as store:
         async with store.subscribe("inbox"), store.subscribe("outbox"):
-            assert len(await listeners(postgres_place, 1)) == 1
-        assert await listeners(postgres_place, 0) == []
+            assert len(await listeners(postgres_location, 1)) == 1
+        assert await listeners(postgres_location, 0) == []
 
 
 @pytest.mark.skipif(find_postgres() is None, reason=MISSING)
 async def test_listener_reconnects_after_a_server_restart() -> None:
     with PostgresServer() as server:
-        place = Place("postgres", server.url, f"test_{new_id()}")
+        store_location = StoreLocation("postgres", server.url, f"test_{new_id()}")
         async with (
-            opened(place) as store,
-            opened(place, poll_seconds=0.01) as impatient,
+            opened(store_location) as store,
+            opened(store_location, poll_seconds=0.01) as impatient,
             store.subscribe("inbox") as inbox,
             impatient.subscribe("inbox") as periodic,
         ):
@@ -319,9 +323,9 @@ async def test_listener_reconnects_after_a_server_restart() -> None:
             await clear(inbox)
             await asyncio.to_thread(server.stop)
             for _ in range(3):
-                await woken(periodic)
+                await wait_for_wake_up(periodic)
             await asyncio.to_thread(server.start)
-            await woken(inbox)
-            async with opened(place) as other:
+            await wait_for_wake_up(inbox)
+            async with opened(store_location) as other:
                 await other.write(lambda tx: tx.notify("inbox"))
             await notified(inbox)

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import psycopg
 import pytest
-from tests.contracts.sample_messages import said
+from tests.contracts.sample_messages import text_message
 from tests.contracts.test_search_store import SCRIPTS
-from tests.storage.engines import Place, one_by_one
+from tests.storage.engines import StoreLocation, transaction_per_call
 
 from talaria.contracts.clock import SystemClock
 from talaria.contracts.store import Transaction
@@ -29,8 +29,10 @@ def calls(request: pytest.FixtureRequest, postgres_url: str) -> Iterator[Transac
             raw.execute(f"CREATE DATABASE {name} TEMPLATE template0 ENCODING 'UTF8' {RULES[request.param]}".encode())
         except psycopg.Error as error:
             pytest.skip(f"this server has no such rules: {error}")
-        database = Place("postgres", postgres_url.removesuffix("postgres") + name, "talaria").open(SystemClock())
-        yield one_by_one(database)
+        database = StoreLocation("postgres", postgres_url.removesuffix("postgres") + name, "talaria").open(
+            SystemClock()
+        )
+        yield transaction_per_call(database)
         database.close()
         raw.execute(f"DROP DATABASE {name}".encode())
 
@@ -50,7 +52,7 @@ def test_keys_are_sorted_by_code_point(calls: Transaction) -> None:
 def test_words_of_every_script_are_found(calls: Transaction) -> None:
     session = calls.sessions.create(NewSession(source="cli")).id
     for text, _ in SCRIPTS.values():
-        calls.messages.append(session, [said(text)])
+        calls.messages.append(session, [text_message(text)])
     expected = {word: number for number, (_, words) in enumerate(SCRIPTS.values(), 1) for word in words}
     found = {word: [hit.seq for hit in calls.search.find(SearchQuery(text=word))] for word in expected}
     assert {word: number for word, number in expected.items() if number not in found[word]} == {}
@@ -62,6 +64,6 @@ def test_database_in_another_encoding_is_refused(postgres_url: str) -> None:
         raw.execute(f"CREATE DATABASE {name} TEMPLATE template0 ENCODING 'SQL_ASCII' LOCALE 'C'".encode())
         try:
             with pytest.raises(StoreUnavailable, match="has the encoding SQL_ASCII, but Talaria needs UTF8"):
-                Place("postgres", postgres_url.removesuffix("postgres") + name, "talaria").open(SystemClock())
+                StoreLocation("postgres", postgres_url.removesuffix("postgres") + name, "talaria").open(SystemClock())
         finally:
             raw.execute(f"DROP DATABASE {name}".encode())

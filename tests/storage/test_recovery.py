@@ -8,7 +8,7 @@ from typing import BinaryIO
 
 import apsw
 import pytest
-from tests.contracts.sample_messages import said
+from tests.contracts.sample_messages import text_message
 
 from talaria.contracts.store import Database, Transaction
 from talaria.contracts.stores.sessions import NewSession, SearchQuery, SessionFilter
@@ -33,7 +33,7 @@ def file(tmp_path: Path) -> Path:
         for number in range(MESSAGES):
             for session in ids:
                 text = f"message {number} about heron and lighthouse {'words ' * 30}"
-                tx.messages.append(session, [said(text)])
+                tx.messages.append(session, [text_message(text)])
 
     database.write(add_messages)
     database.close()
@@ -90,7 +90,7 @@ def test_messages_of_lost_sessions_are_recovered_in_new_sessions(file: Path) -> 
     found = database.read(lambda tx: tx.sessions.find(SessionFilter(limit=None)))
     assert recovery.messages == _messages(database) == SESSIONS * MESSAGES
     assert {session.source for session in found} == {"recovered"}
-    database.write(lambda tx: tx.messages.append(found[0].id, [said("and on we go")]))
+    database.write(lambda tx: tx.messages.append(found[0].id, [text_message("and on we go")]))
     assert database.read(lambda tx: tx.messages.last(found[0].id, 1))[0].message.text == "and on we go"
     database.close()
 
@@ -121,7 +121,7 @@ def test_messages_are_recovered_without_the_arrivals_table(file: Path, lost: lis
 def test_messages_only_in_the_write_ahead_log_are_recovered(file: Path) -> None:
     writer = open_sqlite(file)
     session = writer.write(lambda tx: tx.sessions.create(NewSession(source="cli", title="Late")))
-    writer.write(lambda tx: tx.messages.append(session.id, [said("the last word")]))
+    writer.write(lambda tx: tx.messages.append(session.id, [text_message("the last word")]))
     copy = file.with_name("crashed.db")
     for companion in ("", "-wal"):
         Path(f"{copy}{companion}").write_bytes(Path(f"{file}{companion}").read_bytes())

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import apsw
 import pytest
-from tests.contracts.sample_messages import said
+from tests.contracts.sample_messages import text_message
 from tests.storage.concurrent_processes import ROOT
 
 from talaria.contracts.store import Transaction
@@ -44,7 +44,7 @@ def create_store(path: Path, messages: int) -> Path:
         ids = [tx.sessions.create(NewSession(source="cli", title=f"Talk {n}")).id for n in range(SESSIONS)]
         for number in range(messages):
             for session in ids:
-                tx.messages.append(session, [said(f"message {number} {'of words ' * 20}")])
+                tx.messages.append(session, [text_message(f"message {number} {'of words ' * 20}")])
 
     database.write(add_messages)
     database.close()

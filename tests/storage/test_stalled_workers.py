@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import psycopg
 import pytest
-from tests.storage.engines import Place
+from tests.storage.engines import StoreLocation
 
 from talaria.contracts.store import Transaction
 from talaria.core.errors import StoreUnavailable
@@ -18,22 +18,27 @@ MINUTE = timedelta(minutes=1)
 _IN_THE_MIDDLE = "SELECT 1 FROM pg_stat_activity WHERE application_name = 'talaria' AND state = 'idle in transaction'"
 
 
-def _options(place: Place, clock: SettableClock, worker: str) -> PostgresOptions:
-    return PostgresOptions(place.schema, clock=clock, worker=WorkerId(worker), stall_seconds=1.0)
+def _options(store_location: StoreLocation, clock: SettableClock, worker: str) -> PostgresOptions:
+    return PostgresOptions(store_location.schema, clock=clock, worker=WorkerId(worker), stall_seconds=1.0)
 
 
-def _opened(place: Place, clock: SettableClock, worker: str) -> ConnectionDatabase:
-    return open_postgres(place.address, _options(place, clock, worker))
+def _opened(store_location: StoreLocation, clock: SettableClock, worker: str) -> ConnectionDatabase:
+    return open_postgres(store_location.address, _options(store_location, clock, worker))
 
 
 @pytest.fixture(autouse=True)
-def _create_tables(postgres_place: Place, clock: SettableClock) -> None:
+def _create_tables(postgres_location: StoreLocation, clock: SettableClock) -> None:
     """Create the tables without the short limit."""
-    postgres_place.open(clock).close()
+    postgres_location.open(clock).close()
 
 
-def test_locks_of_a_stalled_worker_are_released_for_others(postgres_place: Place, clock: SettableClock) -> None:
-    with closing(_opened(postgres_place, clock, "asleep")) as asleep, closing(_opened(postgres_place, clock, "b")) as b:
+def test_locks_of_a_stalled_worker_are_released_for_others(
+    postgres_location: StoreLocation, clock: SettableClock
+) -> None:
+    with (
+        closing(_opened(postgres_location, clock, "asleep")) as asleep,
+        closing(_opened(postgres_location, clock, "b")) as b,
+    ):
         asleep.connection.begin(write=True)
         assert asleep.connection.tables.leases.acquire("lane", MINUTE) is not None
         lease = b.write(lambda tx: tx.leases.acquire("lane", MINUTE))
@@ -44,15 +49,15 @@ def test_locks_of_a_stalled_worker_are_released_for_others(postgres_place: Place
 
 
 async def test_store_of_a_stalled_worker_continues_with_a_new_connection(
-    postgres_place: Place, clock: SettableClock
+    postgres_location: StoreLocation, clock: SettableClock
 ) -> None:
     def stall(tx: Transaction) -> None:
         tx.named_values.put("test", "said", "too late")
-        with psycopg.connect(postgres_place.address, autocommit=True) as raw:
+        with psycopg.connect(postgres_location.address, autocommit=True) as raw:
             while raw.execute(_IN_THE_MIDDLE).fetchone():
                 pass
 
-    store = open_postgres_store(postgres_place.address, _options(postgres_place, clock, "asleep"))
+    store = open_postgres_store(postgres_location.address, _options(postgres_location, clock, "asleep"))
     with pytest.raises(StoreUnavailable):
         await store.write(stall)
     assert await store.write(lambda tx: tx.named_values.get("test", "said")) is None

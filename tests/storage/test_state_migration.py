@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from tests.storage.engines import Place, one_by_one
+from tests.storage.engines import StoreLocation, transaction_per_call
 from tests.storage.test_migrations import older_store
 
 from talaria.access.api_keys import ApiKey, list_keys
@@ -119,17 +119,17 @@ OLD_ROWS: dict[str, tuple[str, int]] = {
 
 
 @pytest.fixture
-def place(new_place: Place) -> Place:
+def store_location(new_store_location: StoreLocation) -> StoreLocation:
     """A store that no process has opened yet, on each engine in turn."""
-    return new_place
+    return new_store_location
 
 
 @pytest.fixture
-def migrated(place: Place) -> Iterator[Transaction]:
+def migrated(store_location: StoreLocation) -> Iterator[Transaction]:
     """A store that was written by the previous version."""
-    _write_old(place, 9)
-    database = place.open(SystemClock())
-    yield one_by_one(database)
+    _write_old(store_location, 9)
+    database = store_location.open(SystemClock())
+    yield transaction_per_call(database)
     database.close()
 
 
@@ -228,11 +228,11 @@ BROKEN = (
 
 
 @pytest.mark.parametrize("value", BROKEN)
-def test_broken_values_do_not_prevent_the_migration(place: Place, value: str) -> None:
+def test_broken_values_do_not_prevent_the_migration(store_location: StoreLocation, value: str) -> None:
     rows = {key: row for key, row in OLD_ROWS.items() if not key.startswith("goal:")}
-    _write_old(place, 9, rows | dict.fromkeys(READ_AS_JSON, (value, 1)))
-    database = place.open(SystemClock())
-    opened = one_by_one(database)
+    _write_old(store_location, 9, rows | dict.fromkeys(READ_AS_JSON, (value, 1)))
+    database = store_location.open(SystemClock())
+    opened = transaction_per_call(database)
     test_session_values_with_items_are_migrated_with_their_items(opened)
     test_named_values_are_migrated_with_their_keys(opened)
     test_rows_with_their_own_table_are_migrated_to_it(opened)
@@ -240,23 +240,23 @@ def test_broken_values_do_not_prevent_the_migration(place: Place, value: str) ->
     database.close()
 
 
-def test_a_value_with_a_null_character_is_moved(place: Place) -> None:
+def test_a_value_with_a_null_character_is_moved(store_location: StoreLocation) -> None:
     text = r'"a\u0000\u0000b\\u0000c"'
     value = OLD_ROWS["speak:t1"][0].replace('"hi"', text)
-    _write_old(place, 9, OLD_ROWS | {"speak:t1": (value, 1)})
-    database = place.open(SystemClock())
-    assert [reply.text for _, _, reply in VOICE_REPLY.of_all(one_by_one(database))] == ["a\0\0b\\u0000c"]
+    _write_old(store_location, 9, OLD_ROWS | {"speak:t1": (value, 1)})
+    database = store_location.open(SystemClock())
+    assert [reply.text for _, _, reply in VOICE_REPLY.of_all(transaction_per_call(database))] == ["a\0\0b\\u0000c"]
     database.close()
 
 
-def test_older_backup_is_restored_into_the_new_tables(place: Place, tmp_path: Path) -> None:
+def test_older_backup_is_restored_into_the_new_tables(store_location: StoreLocation, tmp_path: Path) -> None:
     """The backup has a table `state` and none of the new ones."""
-    _write_old(place, 9)
-    database = place.open(SystemClock())
+    _write_old(store_location, 9)
+    database = store_location.open(SystemClock())
     rows = database.read(lambda tx: {table: (tx.archive.columns(table), list(tx.archive.rows(table))) for table in
                                      ("sessions", "turns")})  # fmt: skip
     database.close()
-    fresh = Place("sqlite", str(tmp_path / "fresh.db")).open(SystemClock())
+    fresh = StoreLocation("sqlite", str(tmp_path / "fresh.db")).open(SystemClock())
 
     def load(tx: Transaction) -> None:
         tx.archive.clear()
@@ -267,7 +267,7 @@ def test_older_backup_is_restored_into_the_new_tables(place: Place, tmp_path: Pa
         tx.archive.finish()
 
     fresh.write(load)
-    restored = one_by_one(fresh)
+    restored = transaction_per_call(fresh)
     test_session_values_are_migrated_with_value_and_version(restored)
     test_session_values_with_items_are_migrated_with_their_items(restored)
     test_named_values_are_migrated_with_their_keys(restored)
@@ -276,26 +276,26 @@ def test_older_backup_is_restored_into_the_new_tables(place: Place, tmp_path: Pa
     fresh.close()
 
 
-def test_repeated_migration_changes_nothing(place: Place, migrated: Transaction) -> None:
+def test_repeated_migration_changes_nothing(store_location: StoreLocation, migrated: Transaction) -> None:
     before = {table: list(migrated.archive.rows(table)) for table in migrated.archive.tables()}
-    database = place.open(SystemClock())
+    database = store_location.open(SystemClock())
     database.write(lambda tx: tx.archive.finish())
     database.close()
     assert {table: list(migrated.archive.rows(table)) for table in migrated.archive.tables()} == before
 
 
-def test_repair_of_an_older_file_migrates_its_values(sqlite_place: Place) -> None:
-    _write_old(sqlite_place, 9)
-    recover(Path(sqlite_place.address))
-    database = sqlite_place.open(SystemClock())
-    repaired = one_by_one(database)
+def test_repair_of_an_older_file_migrates_its_values(sqlite_location: StoreLocation) -> None:
+    _write_old(sqlite_location, 9)
+    recover(Path(sqlite_location.address))
+    database = sqlite_location.open(SystemClock())
+    repaired = transaction_per_call(database)
     test_session_values_are_migrated_with_value_and_version(repaired)
     test_only_unknown_keys_remain_in_the_state_table(repaired)
     database.close()
 
 
-def _write_old(place: Place, version: int, rows: Mapping[str, tuple[str, int]] = OLD_ROWS) -> None:
-    run = older_store(place, version)
+def _write_old(store_location: StoreLocation, version: int, rows: Mapping[str, tuple[str, int]] = OLD_ROWS) -> None:
+    run = older_store(store_location, version)
     run(f"INSERT INTO sessions (id, source, title, created_at, updated_at) VALUES ('{S}', 'cli', 'Old', 5, 5)")
     run(f"INSERT INTO turns (id, session_id, worker, state, started_at) VALUES ('t1', '{S}', 'w', 'running', 5)")
     values = ", ".join(f"('{key}', '{value}', {number}, 5)" for key, (value, number) in rows.items())

@@ -12,8 +12,8 @@ from pathlib import Path
 import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
-from tests.storage.concurrent_processes import answers, crowd
-from tests.storage.engines import Place
+from tests.storage.concurrent_processes import first_answers, start_workers
+from tests.storage.engines import StoreLocation
 
 from talaria.contracts.clock import SystemClock
 from talaria.contracts.store import Transaction
@@ -29,9 +29,9 @@ SECRET = "hunter2"
 
 
 @pytest.fixture
-def place(new_place: Place) -> Place:
+def store_location(new_store_location: StoreLocation) -> StoreLocation:
     """A store that no process has opened yet, on each engine in turn."""
-    return new_place
+    return new_store_location
 
 
 @pytest.fixture(scope="module")
@@ -53,9 +53,9 @@ def small_disk(tmp_path: Path) -> list[str]:
     return mount
 
 
-def test_a_full_disk_is_reported_and_loses_nothing(sqlite_place: Place, small_disk: list[str]) -> None:
-    with crowd(1, "fill", sqlite_place, "disk", within=small_disk) as workers:
-        [report] = answers(workers)
+def test_a_full_disk_is_reported_and_loses_nothing(sqlite_location: StoreLocation, small_disk: list[str]) -> None:
+    with start_workers(1, "fill", sqlite_location, "disk", within=small_disk) as workers:
+        [report] = first_answers(workers)
     assert report["refusal"].startswith("StoreFull: ")
     assert "disk is full" in report["refusal"]
     assert report["acknowledged"] > 0
@@ -63,9 +63,9 @@ def test_a_full_disk_is_reported_and_loses_nothing(sqlite_place: Place, small_di
     assert report["last"] == report["acknowledged"] + 8
 
 
-def test_file_size_limit_is_reported_and_loses_nothing(sqlite_place: Place) -> None:
-    with crowd(1, "fill", sqlite_place, "limit") as workers:
-        [report] = answers(workers)
+def test_file_size_limit_is_reported_and_loses_nothing(sqlite_location: StoreLocation) -> None:
+    with start_workers(1, "fill", sqlite_location, "limit") as workers:
+        [report] = first_answers(workers)
     assert report["refusal"].startswith(("StoreFull: ", "StoreUnavailable: "))
     assert "disk" in report["refusal"]
     assert report["stored"] == [report["acknowledged"], report["acknowledged"] / 8]
@@ -73,17 +73,17 @@ def test_file_size_limit_is_reported_and_loses_nothing(sqlite_place: Place) -> N
 
 
 @pytest.mark.parametrize("there", [True, False], ids=["store is there", "store is not there"])
-def test_folder_without_write_permission_is_reported(sqlite_place: Place, there: bool) -> None:
+def test_folder_without_write_permission_is_reported(sqlite_location: StoreLocation, there: bool) -> None:
     if there:
-        sqlite_place.open(SystemClock()).close()
-    folder = Path(sqlite_place.address).parent
+        sqlite_location.open(SystemClock()).close()
+    folder = Path(sqlite_location.address).parent
     folder.chmod(0o500)
     try:
-        with crowd(1, "intrude", sqlite_place) as workers:
-            [sentence] = answers(workers)
+        with start_workers(1, "intrude", sqlite_location) as workers:
+            [sentence] = first_answers(workers)
     finally:
         folder.chmod(0o700)
-    assert sentence.startswith(sqlite_place.address)
+    assert sentence.startswith(sqlite_location.address)
     assert sentence.endswith(".")
 
 
@@ -92,11 +92,11 @@ def test_path_that_cannot_be_a_file_is_reported(tmp_path: Path, name: str) -> No
     (tmp_path / "file").touch()
     (tmp_path / "folder").mkdir()
     with pytest.raises(StoreUnavailable, match=name):
-        Place("sqlite", str(tmp_path / name)).open(SystemClock())
+        StoreLocation("sqlite", str(tmp_path / name)).open(SystemClock())
 
 
-def test_store_locked_for_too_long_is_busy_and_usable_later(place: Place) -> None:
-    holder, other = place.open(SystemClock(), "one"), place.open(SystemClock(), "two", patience=0.05)
+def test_store_locked_for_too_long_is_busy_and_usable_later(store_location: StoreLocation) -> None:
+    holder, other = store_location.open(SystemClock(), "one"), store_location.open(SystemClock(), "two", patience=0.05)
     holder.write(lambda tx: tx.named_values.put("test", "key", ""))
 
     def hold(tx: Transaction) -> None:

@@ -3,13 +3,13 @@
 from pathlib import Path
 
 import pytest
-from tests.storage.engines import Place
+from tests.storage.engines import StoreLocation
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+def engine(request: pytest.FixtureRequest, tmp_path: Path) -> StoreLocation:
     """The store of a program whose home is ``tmp_path``: a SQLite file, or a PostgreSQL schema."""
     if request.param == "sqlite":
-        return Place("sqlite", str(tmp_path / "profiles" / "default" / "talaria.db"))
-    place: Place = request.getfixturevalue("postgres_place")
-    return place
+        return StoreLocation("sqlite", str(tmp_path / "profiles" / "default" / "talaria.db"))
+    store_location: StoreLocation = request.getfixturevalue("postgres_location")
+    return store_location

@@ -18,7 +18,7 @@ from talaria.testing.wait import LIMIT
 LEASE = 1.0
 
 
-def workplace(
+def gateway_program(
     home: Path,
     server: ModelServer,
     network: LoopbackNetwork,

@@ -8,8 +8,8 @@ from typing import TypeVar
 
 from tests.app.program import Program
 from tests.cli.chat.chat_screen import say_until
-from tests.storage.engines import Place
-from tests.system.gateway_workers import LEASE, workplace
+from tests.storage.engines import StoreLocation
+from tests.system.gateway_workers import LEASE, gateway_program
 
 from talaria.contracts.clock import SystemClock
 from talaria.contracts.platform import PlatformCapabilities
@@ -83,7 +83,7 @@ class Terminal:
 
 
 @dataclass(frozen=True)
-class Scene:
+class HandoffFixture:
     """A network, a program whose gateways serve it, and a terminal on the same store."""
 
     network: LoopbackNetwork
@@ -111,25 +111,25 @@ class Scene:
 
 
 @asynccontextmanager
-async def scene(
-    home: Path, server: ModelServer, engine: Place, abilities: PlatformCapabilities = THREADS, more: str = ""
-) -> AsyncIterator[Scene]:
+async def open_handoff_fixture(
+    home: Path, server: ModelServer, engine: StoreLocation, abilities: PlatformCapabilities = THREADS, more: str = ""
+) -> AsyncIterator[HandoffFixture]:
     """Prepare everything but the gateways, with ``more`` settings; the model answers as `answer` does."""
     server.answering(answer)
     store = f'[store]\nurl = "{engine.address}"\nschema = "{engine.schema}"\n' if engine.schema else ""
     async with LoopbackNetwork(abilities) as network:
-        program = workplace(home, server, network, access=OWNED, more=store + more)
+        program = gateway_program(home, server, network, access=OWNED, more=store + more)
         settings = home / "profiles" / "default" / "config.toml"
         usual = settings.read_text().replace(f"lease_seconds = {LEASE}", "lease_seconds = 15.0")
         settings.write_text(f"{usual}patience = '{_SECONDS}'\n")  # an option of the network, whose table is the last
         opened = engine.open_store(SystemClock(), "terminal")
         try:
-            yield Scene(network, program, Terminal(opened))
+            yield HandoffFixture(network, program, Terminal(opened))
         finally:
             await opened.close()
 
 
-async def leave_for(screen: Screen, platform: str) -> None:
+async def hand_off_from_terminal(screen: Screen, platform: str) -> None:
     """Hand the session off, and wait until the program exits."""
     await say_until(screen, f"/handoff {platform}", lambda: screen.process.exit_code is not None)
     assert screen.process.exit_code == 0

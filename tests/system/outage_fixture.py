@@ -22,7 +22,7 @@ STORE_NOTICE = "I can't reach my database right now. I'll answer as soon as it's
 
 
 @dataclass
-class Scene:
+class OutageFixture:
     """A profile with a model and a chat network that everyone may use."""
 
     home: Path

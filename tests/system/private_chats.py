@@ -21,7 +21,7 @@ _WHERE = re.compile(r"\[(\w+)@(\w+)\]")
 
 
 @dataclass(frozen=True)
-class Spot:
+class SampleChat:
     """A chat; in an ``apart`` group each person has their own session, in a ``shared`` one there is one for all."""
 
     name: str
@@ -30,71 +30,71 @@ class Spot:
     people: tuple[str, ...]
 
     @property
-    def chat(self) -> str:
+    def chat_key(self) -> str:
         return f"{self.address.platform}/{self.address.chat_id}"
 
 
-SPOTS = (
-    *(Spot(f"home{one}", "private", Address("loopback", f"dm-{one}"), (one,)) for one in PEOPLE),
-    Spot("garden", "apart", Address("loopback", "garden", "group"), PEOPLE),
-    Spot("left", "shared", Address("loopback", "forum", "thread", thread_id="t1"), PEOPLE[:10]),
-    Spot("right", "shared", Address("loopback", "forum", "thread", thread_id="t2"), PEOPLE[10:]),
-    Spot("club", "shared", Address("village", "club", "group"), PEOPLE),
+CHATS = (
+    *(SampleChat(f"home{one}", "private", Address("loopback", f"dm-{one}"), (one,)) for one in PEOPLE),
+    SampleChat("garden", "apart", Address("loopback", "garden", "group"), PEOPLE),
+    SampleChat("left", "shared", Address("loopback", "forum", "thread", thread_id="t1"), PEOPLE[:10]),
+    SampleChat("right", "shared", Address("loopback", "forum", "thread", thread_id="t2"), PEOPLE[10:]),
+    SampleChat("club", "shared", Address("village", "club", "group"), PEOPLE),
 )
-BY_NAME = {spot.name: spot for spot in SPOTS}
+BY_NAME = {chat.name: chat for chat in CHATS}
 
 
 @dataclass(frozen=True)
-class Plant:
+class PlantedSecret:
     """A secret: which person planted it in which chat, and how."""
 
     person: str
-    spot: Spot
+    chat: SampleChat
     kind: Literal["said", "noted", "about", "title", "file"]
     word: str
 
     @property
     def is_of_group(self) -> bool:
         """Whether the agent noted it for everyone in a group."""
-        return self.kind == "noted" and self.spot.kind == "apart"
+        return self.kind == "noted" and self.chat.kind == "apart"
 
-    def may_be_known_to(self, person: str, spot: Spot) -> bool:
+    def may_be_known_to(self, person: str, chat: SampleChat) -> bool:
         """Return whether a person may see it in a chat; the notes of a group are for all its people, in every chat."""
-        own = self.spot.kind != "shared" and (self.person == person or self.is_of_group)
-        match spot.kind:
+        own = self.chat.kind != "shared" and (self.person == person or self.is_of_group)
+        match chat.kind:
             case "private":
                 return own
             case "apart":
-                return own and self.spot.chat == spot.chat
+                return own and self.chat.chat_key == chat.chat_key
             case "shared":
-                return self.spot.chat == spot.chat
+                return self.chat.chat_key == chat.chat_key
 
 
-class Garden:
+class PlantedSecrets:
     """Everything that was planted."""
 
     def __init__(self) -> None:
-        self.plants: dict[str, Plant] = {}
+        self.secrets: dict[str, PlantedSecret] = {}
 
-    def plant(self, person: str, spot: Spot, kind: Literal["said", "noted", "about", "title", "file"]) -> str:
+    def plant(self, person: str, chat: SampleChat, kind: Literal["said", "noted", "about", "title", "file"]) -> str:
         """Return a new secret."""
         word = f"sec{secrets.token_hex(6)}"
-        self.plants[word] = Plant(person, spot, kind, word)
+        self.secrets[word] = PlantedSecret(person, chat, kind, word)
         return word
 
-    def of(self, person: str, spot: Spot) -> dict[str, str]:
+    def of(self, person: str, chat: SampleChat) -> dict[str, str]:
         """Return the secrets that a person planted in a chat, by kind."""
-        return {one.kind: one.word for one in self.plants.values() if (one.person, one.spot) == (person, spot)}
+        return {one.kind: one.word for one in self.secrets.values() if (one.person, one.chat) == (person, chat)}
 
-    def foreign(self, text: str, person: str, spot: Spot) -> list[Plant]:
+    def foreign(self, text: str, person: str, chat: SampleChat) -> list[PlantedSecret]:
         """Return the secrets in a text that a person must not see in a chat."""
-        found = [self.plants[word] for word in find_secrets(text) if word in self.plants]
-        return [one for one in found if not one.may_be_known_to(person, spot)]
+        found = [self.secrets[word] for word in find_secrets(text) if word in self.secrets]
+        return [one for one in found if not one.may_be_known_to(person, chat)]
 
-    def foreign_to_all(self, text: str, spots: Iterable[Spot]) -> list[Plant]:
+    def foreign_to_all(self, text: str, chats: Iterable[SampleChat]) -> list[PlantedSecret]:
         """Return the secrets in a text that no reader of these chats may see."""
-        readers = [(person, spot) for spot in spots for person in spot.people]
-        found = [self.plants[word] for word in find_secrets(text) if word in self.plants]
+        readers = [(person, chat) for chat in chats for person in chat.people]
+        found = [self.secrets[word] for word in find_secrets(text) if word in self.secrets]
         return [one for one in found if not any(one.may_be_known_to(*reader) for reader in readers)]
 
 
@@ -103,13 +103,13 @@ def find_secrets(text: str) -> list[str]:
     return sorted(set(_SECRET.findall(text)))
 
 
-def order(person: str, spot: Spot, nonce: str, *calls: Ask, text: str = "") -> str:
+def order(person: str, chat: SampleChat, nonce: str, *calls: Ask, text: str = "") -> str:
     """Return a message that makes the model call these tools and then repeat the secrets it knows."""
     listed = [(call.name, call.arguments) for call in calls]
-    return f"[{person}@{spot.name}] {text} nonce {nonce} do {msgspec.json.encode(listed).decode()} now"
+    return f"[{person}@{chat.name}] {text} nonce {nonce} do {msgspec.json.encode(listed).decode()} now"
 
 
-def origin_of(received: Received) -> tuple[str, Spot] | None:
+def origin_of(received: Received) -> tuple[str, SampleChat] | None:
     """Return the person and the chat whose message a request answers."""
     found = _WHERE.search(received.question)  # the first one: a request for a title quotes all later messages
     return (found[1], BY_NAME[found[2]]) if found else None

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.gateway.in_process_gateway import SmallGateway, served
+from tests.gateway.in_process_gateway import InProcessGateway, run_gateway
 
 from talaria.contracts.platform import PlatformCapabilities
 from talaria.contracts.store import Store, Transaction
@@ -30,7 +30,7 @@ SECONDS = 60.0
 NETWORK = PlatformCapabilities(text_limit=4096, edits=True, buttons=True, idempotent=True, file_limit=1_000_000)
 
 
-def spoken(request: Any) -> list[str]:
+def texts_of_turn(request: Any) -> list[str]:
     """Return the texts of people in the current turn: those after the last reply that called no tool."""
     messages = [one for one in request["messages"] if one["content"] != NO_ANSWER]
     replies = [n for n, one in enumerate(messages) if one["role"] == "assistant" and not one.get("tool_calls")]
@@ -38,7 +38,7 @@ def spoken(request: Any) -> list[str]:
 
 
 @dataclass(kw_only=True)
-class Group:
+class SharedGroup:
     """``folder`` has a file for each word that was run; `HOLD` keeps a turn running until ``released``."""
 
     network: LoopbackNetwork
@@ -51,7 +51,7 @@ class Group:
 
     async def obey(self, received: Received) -> Say:
         """Call the tools that the texts of the current turn request, each once."""
-        requested, known = " ".join(spoken(received.json)), received.body.decode()
+        requested, known = " ".join(texts_of_turn(received.json)), received.body.decode()
         if "HOLD" in requested and not self.released.is_set():
             self.held.set()
             await self.released.wait()
@@ -59,7 +59,7 @@ class Group:
         for word in re.findall(r"RUN (\w+)", requested):
             if f"touch {self.folder}/{word}" not in known:
                 return Say(calls=[Ask("terminal", {"command": f"touch {self.folder}/{word}"})])
-        return Say(f"answered {' + '.join(spoken(received.json))}")
+        return Say(f"answered {' + '.join(texts_of_turn(received.json))}")
 
     def ran(self, word: str) -> bool:
         """Return whether a command with this word was run."""
@@ -98,10 +98,10 @@ class Group:
 
     def share_a_turn(self, one: str, other: str) -> bool:
         """Return whether two texts were ever in the same turn."""
-        turns = [" ".join(spoken(received.json)) for received in self.server.received]
+        turns = [" ".join(texts_of_turn(received.json)) for received in self.server.received]
         return any(one in turn and other in turn for turn in turns)
 
-    async def bring(self) -> None:
+    async def move_session_to_group(self) -> None:
         """Let the owner start a session in a private chat and move it to the group."""
         self.say(BOSS, "hello", Address("loopback", "dm"))
         await self.network.until(lambda: bool(self.network.posts))
@@ -113,13 +113,13 @@ class Group:
 
 
 @dataclass(kw_only=True)
-class Club(Group):
+class ServedGroup(SharedGroup):
     """The group with a gateway in this process."""
 
-    gateway: SmallGateway
+    gateway: InProcessGateway
 
 
-def club_settings(busy: str, mode: str) -> str:
+def group_settings(busy: str, mode: str) -> str:
     """Return lines for config.toml that begin in the section of access."""
     return (
         f'owners = ["loopback:{BOSS}"]\n[approval]\nmode = "{mode}"\n[gateway]\nbusy = "{busy}"\n'
@@ -128,17 +128,19 @@ def club_settings(busy: str, mode: str) -> str:
 
 
 @asynccontextmanager
-async def club(home: Path, *, busy: str = "queue", mode: str = "off") -> AsyncIterator[Club]:
+async def serve_group(home: Path, *, busy: str = "queue", mode: str = "off") -> AsyncIterator[ServedGroup]:
     """Serve the group while the block runs."""
     folder = home / "ran"
     folder.mkdir()
     async with (
         ModelServer() as server,
         LoopbackNetwork(NETWORK) as network,
-        served(home, network.platform(), server.url, settings=club_settings(busy, mode)) as gateway,
+        run_gateway(home, network.platform(), server.url, settings=group_settings(busy, mode)) as gateway,
     ):
-        here = Club(network=network, server=server, store=gateway.application.store, folder=folder, gateway=gateway)
-        await here.bring()
+        here = ServedGroup(
+            network=network, server=server, store=gateway.application.store, folder=folder, gateway=gateway
+        )
+        await here.move_session_to_group()
         yield here
         here.released.set()
 

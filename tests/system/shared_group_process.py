@@ -1,4 +1,4 @@
-"""The group of `club` with a gateway in a separate process, which also serves the API and can be killed."""
+"""The group of `serve_group` with a gateway in a separate process, which also serves the API and can be killed."""
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -10,8 +10,8 @@ from tests.api.server_process import Server, client
 from tests.app.program import Program
 from tests.app.warm_program import WarmProcess
 from tests.platforms.webhook.webhook_peers import free_port
-from tests.system.gateway_workers import worker, workplace
-from tests.system.shared_group import NETWORK, Group, club_settings
+from tests.system.gateway_workers import gateway_program, worker
+from tests.system.shared_group import NETWORK, SharedGroup, group_settings
 
 from talaria.access.api_keys import KeyScope, create_key
 from talaria.app.store import open_store
@@ -26,7 +26,7 @@ KEYS: dict[str, KeyScope] = {"chat": "chat", "friend": "chat", "agent": "agent",
 
 
 @dataclass(kw_only=True)
-class ClubProcess(Group):
+class GroupProcess(SharedGroup):
     """The group; `KEYS` are the API keys and their scopes."""
 
     program: Program
@@ -60,14 +60,14 @@ def _token(name: str) -> str:
 
 
 @asynccontextmanager
-async def club_process(home: Path, *, busy: str = "queue", mode: str = "off") -> AsyncIterator[ClubProcess]:
+async def prepare_group_process(home: Path, *, busy: str = "queue", mode: str = "off") -> AsyncIterator[GroupProcess]:
     """Prepare the group; its gateway is to be started with `running`."""
     for name in ("ran", "work"):
         (home / name).mkdir()
     port = free_port()
     async with ModelServer() as server, LoopbackNetwork(NETWORK) as network, AsyncExitStack() as stack:
-        access, more = club_settings(busy, mode).split("[gateway]\n")
-        program = workplace(
+        access, more = group_settings(busy, mode).split("[gateway]\n")
+        program = gateway_program(
             home,
             server,
             network,
@@ -78,7 +78,9 @@ async def club_process(home: Path, *, busy: str = "queue", mode: str = "off") ->
         store, _ = open_store(load_settings(profile, program.environment()), profile)
         stack.push_async_callback(store.close)
         await store.write(_create_keys)
-        here = ClubProcess(network=network, server=server, store=store, folder=home / "ran", program=program, port=port)
+        here = GroupProcess(
+            network=network, server=server, store=store, folder=home / "ran", program=program, port=port
+        )
         yield here
         here.released.set()
 

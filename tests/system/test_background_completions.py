@@ -10,8 +10,8 @@ import pytest
 from tests.app.named_pipes import open_gate
 from tests.app.program import Program
 from tests.app.warm_program import WarmProcess
-from tests.storage.engines import Place
-from tests.system.gateway_workers import worker, workplace
+from tests.storage.engines import StoreLocation
+from tests.system.gateway_workers import gateway_program, worker
 
 from talaria.contracts.background_processes import BackgroundProcess, list_processes
 from talaria.contracts.platform import PlatformCapabilities
@@ -53,7 +53,7 @@ async def network(server: ModelServer) -> AsyncIterator[LoopbackNetwork]:
 
 @pytest.fixture
 async def program(tmp_path: Path, server: ModelServer, network: LoopbackNetwork) -> AsyncIterator[Program]:
-    program = workplace(tmp_path, server, network, access=OWNED)
+    program = gateway_program(tmp_path, server, network, access=OWNED)
     yield program
     for process in await processes(program):
         assert not process.is_alive
@@ -246,10 +246,10 @@ def _write_to_store(program: Program, work: Callable[[Transaction], None]) -> No
 
 
 async def test_processes_of_a_killed_worker_are_reported_by_another_worker(
-    tmp_path: Path, server: ModelServer, network: LoopbackNetwork, place: Place
+    tmp_path: Path, server: ModelServer, network: LoopbackNetwork, store_location: StoreLocation
 ) -> None:
-    url = place.address if place.engine == "postgres" else ""
-    program = workplace(tmp_path, server, network, url, schema=place.schema, access=OWNED)
+    url = store_location.address if store_location.engine == "postgres" else ""
+    program = gateway_program(tmp_path, server, network, url, schema=store_location.schema, access=OWNED)
     chats = [f"chat{number}" for number in range(6)]
     async with worker(program) as first:
         await network.until(lambda: network.receivers > 0)

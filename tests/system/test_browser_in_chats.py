@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.app.program_with_model import scripted_program
-from tests.gateway.in_process_gateway import served
+from tests.gateway.in_process_gateway import run_gateway
 from tests.system.test_gateway_process import running
 from tests.tools.browser.agent_browser import CHROMIUM, HEADLESS_SHELL
 from tests.tools.browser.website import serving
@@ -106,7 +106,7 @@ async def test_evicted_session_retains_its_tab_and_cookies(tmp_path: Path, serve
         )
         async with (
             LoopbackNetwork(capabilities) as network,
-            served(tmp_path, network.platform(), server.url, settings=settings) as gateway,
+            run_gateway(tmp_path, network.platform(), server.url, settings=settings) as gateway,
         ):
             shown = await send_and_wait("ann", f"open {page}")
             assert shown.startswith("page: born 0.")

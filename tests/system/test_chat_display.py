@@ -4,8 +4,8 @@ import asyncio
 import signal
 from pathlib import Path
 
-from tests.gateway.in_process_gateway import served
-from tests.system.gateway_workers import worker, workplace
+from tests.gateway.in_process_gateway import run_gateway
+from tests.system.gateway_workers import gateway_program, worker
 
 from talaria.contracts.platform import PlatformCapabilities
 from talaria.testing.loopback_platform import LoopbackNetwork
@@ -23,7 +23,7 @@ async def test_footer_of_replies_names_the_model_and_the_folder(tmp_path: Path, 
     footer = "[platforms.loopback]\nfooter = true\n"
     async with (
         LoopbackNetwork(EDITING) as network,
-        served(tmp_path, network.platform(), server.url, settings=footer),
+        run_gateway(tmp_path, network.platform(), server.url, settings=footer),
     ):
         network.say("ann", "hello")
         await network.posted(1)
@@ -40,7 +40,7 @@ async def test_footer_of_replies_names_the_model_and_the_folder(tmp_path: Path, 
 async def test_display_option_of_a_chat_survives_a_restart(tmp_path: Path, server: ModelServer) -> None:
     server.answering(lambda received: Say(f"re: {received.question}"))
     async with LoopbackNetwork(EDITING) as network:
-        program = workplace(tmp_path, server, network, access=OWNED)
+        program = gateway_program(tmp_path, server, network, access=OWNED)
         async with worker(program):
             network.say("ann", "/footer on")
             await network.posted(1)
@@ -58,7 +58,7 @@ async def test_replies_are_not_edited_if_streaming_is_off(tmp_path: Path, server
     quiet = '[platforms.loopback]\nstreaming = false\nprogress = "off"\n'
     async with (
         LoopbackNetwork(EDITING) as network,
-        served(tmp_path, network.platform(), server.url, settings=quiet),
+        run_gateway(tmp_path, network.platform(), server.url, settings=quiet),
     ):
         network.say("ann", "hello")
         await network.posted(1)
@@ -70,7 +70,7 @@ async def test_message_has_a_reaction_while_its_turn_runs(tmp_path: Path, server
     server.answering(lambda received: Say("done"))
     async with (
         LoopbackNetwork(MARKING) as network,
-        served(tmp_path, network.platform(), server.url, settings="[platforms.loopback]\nreactions = true\n"),
+        run_gateway(tmp_path, network.platform(), server.url, settings="[platforms.loopback]\nreactions = true\n"),
     ):
         message_id = network.say("ann", "hello")
         await network.posted(1)
@@ -86,7 +86,7 @@ def marks(network: LoopbackNetwork, message_id: str) -> list[str]:
 async def test_thumbs_up_of_the_sender_answers_the_question_it_is_on(tmp_path: Path, server: ModelServer) -> None:
     call = Ask("clarify", {"question": "Tea?", "choices": ["Yes", "No"]})
     server.script(Say(calls=[call]), Say("So be it."))
-    async with LoopbackNetwork(MARKING) as network, served(tmp_path, network.platform(), server.url):
+    async with LoopbackNetwork(MARKING) as network, run_gateway(tmp_path, network.platform(), server.url):
         message_id = network.say("ann", "ask me")
         (question,) = await network.posted(1)
         network.press("ann", message_id, reaction="👍")
@@ -102,7 +102,7 @@ async def test_restart_from_a_chat_waits_for_turns_and_announces_its_end_once(
 ) -> None:
     server.answering(lambda received: Say("slow " * 10, pause=0.1))
     async with LoopbackNetwork(EDITING) as network:
-        program = workplace(tmp_path, server, network, access=OWNED)
+        program = gateway_program(tmp_path, server, network, access=OWNED)
         async with worker(program) as process:
             network.say("ann", "think")
             await server.arrived(1)
@@ -122,7 +122,7 @@ async def test_restart_from_a_chat_waits_for_turns_and_announces_its_end_once(
 async def test_changed_display_setting_takes_effect_without_a_restart(tmp_path: Path, server: ModelServer) -> None:
     server.answering(lambda received: Say(f"re: {received.question}"))
     async with LoopbackNetwork(EDITING) as network:
-        program = workplace(tmp_path, server, network)
+        program = gateway_program(tmp_path, server, network)
         async with worker(program):
             network.say("ann", "one")
             await network.posted(1)
@@ -138,7 +138,7 @@ async def test_changed_display_setting_takes_effect_without_a_restart(tmp_path: 
 async def test_prompt_of_a_chat_is_part_of_its_instructions_only(tmp_path: Path, server: ModelServer) -> None:
     server.answering(lambda received: Say(f"re: {received.question}"))
     async with LoopbackNetwork(EDITING) as network:
-        program = workplace(
+        program = gateway_program(
             tmp_path, server, network, more='[platforms.loopback.prompts]\n"attic" = "Answer in Latin."\n'
         )
         async with worker(program):

@@ -105,11 +105,11 @@ async def test_session_moves_into_a_thread_and_continues_there(
         await room.says(ann, "the code word is heron")
         await room.wait_for(lambda post: post.text == "re: the code word is heron")
         await room.says(ann, "/move discord:general")
-        await discord.world.until(lambda: any(place.is_thread for place in discord.world.places.values()))
-        thread = discord.room(next(place.id for place in discord.world.places.values() if place.is_thread))
+        await discord.world.until(lambda: any(channel.is_thread for channel in discord.world.channels.values()))
+        thread = discord.room(next(channel.id for channel in discord.world.channels.values() if channel.is_thread))
         await thread.wait_for(lambda post: post.text.startswith("re: "))
         await thread.says(ann, "what was it?")
         await thread.wait_for(lambda post: post.text == "re: [Ann] what was it?")
     asked = next(one for one in server.received if one.question == "[Ann] what was it?")
     assert "heron" in str(asked.body)
-    assert thread.place.parent is channel.place
+    assert thread.channel.parent is channel.channel

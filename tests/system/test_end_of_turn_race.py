@@ -11,7 +11,7 @@ from time import perf_counter
 from typing import ClassVar
 
 import pytest
-from tests.gateway.in_process_gateway import served
+from tests.gateway.in_process_gateway import run_gateway
 
 from talaria.contracts.platform import PlatformCapabilities
 from talaria.contracts.store import Transaction
@@ -108,6 +108,6 @@ async def run_until_answered(home: Path, server: ModelServer, talk: Talk, busy: 
     """Run the gateway until the last message of each chat is answered."""
     server.answering(talk.answer)
     settings = f'[gateway]\nbusy = "{busy}"\n'
-    async with served(home, talk.network.platform(), server.url, settings=settings, follower=talk):
+    async with run_gateway(home, talk.network.platform(), server.url, settings=settings, follower=talk):
         talk.begin()
         await talk.network.until(lambda: talk.last <= {post.text for post in talk.network.posts}, 50.0 + talk.each)

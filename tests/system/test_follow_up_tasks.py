@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.app.program import Program
-from tests.system.gateway_workers import worker, workplace
+from tests.system.gateway_workers import gateway_program, worker
 
 from talaria.contracts.platform import PlatformCapabilities
 from talaria.runtime.workers import read_workers
@@ -71,7 +71,7 @@ async def test_slow_follow_up_delays_no_reply_no_other_chat_and_no_health_check(
     is_one: Callable[[str], bool],
 ) -> None:
     follow_ups = BlockedFollowUps(server, is_one)
-    program = workplace(tmp_path, server, network, access='owners = ["loopback:ann", "loopback:bob"]', more=SMALL)
+    program = gateway_program(tmp_path, server, network, access='owners = ["loopback:ann", "loopback:bob"]', more=SMALL)
     async with worker(program):
         for text in messages:
             count = len(network.posts)

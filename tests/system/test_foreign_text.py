@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from tests.system.shared_group import BOSS, GROUP, GUEST, SECONDS, Club, club
+from tests.system.shared_group import BOSS, GROUP, GUEST, SECONDS, ServedGroup, serve_group
 
 from talaria.contracts.platform import Attachment, Incoming, Sender
 from talaria.contracts.store import Transaction
@@ -17,35 +17,35 @@ from talaria.runtime.live.remote import send_to_session
 from talaria.runtime.turn_log import STEERING
 from talaria.runtime.turns import make_arrival
 
-Enter = Callable[[Club, str], Awaitable[None]]
+Enter = Callable[[ServedGroup, str], Awaitable[None]]
 
 
-async def by_message(here: Club, text: str) -> None:
+async def by_message(here: ServedGroup, text: str) -> None:
     here.say(GUEST, text)
 
 
-async def by_steer_command(here: Club, text: str) -> None:
+async def by_steer_command(here: ServedGroup, text: str) -> None:
     here.say(GUEST, f"/steer {text}")
 
 
-async def by_queue_command(here: Club, text: str) -> None:
+async def by_queue_command(here: ServedGroup, text: str) -> None:
     here.say(GUEST, f"/queue {text}")
 
 
-async def by_attachment(here: Club, text: str) -> None:
+async def by_attachment(here: ServedGroup, text: str) -> None:
     file = Attachment(new_id(), "document", "notes.txt", "text/plain")
     here.network.say_with_file(GROUP, file, text.encode(), text=text, sender=GUEST)
 
 
-async def by_reply(here: Club, text: str) -> None:
+async def by_reply(here: ServedGroup, text: str) -> None:
     await here.gateway.dispatcher.receive(_incoming(text, reply_to="1"))
 
 
-async def by_edit(here: Club, text: str) -> None:
+async def by_edit(here: ServedGroup, text: str) -> None:
     await here.gateway.dispatcher.receive(_incoming(text, edited=True))
 
 
-async def from_another_process(here: Club, text: str) -> None:
+async def from_another_process(here: ServedGroup, text: str) -> None:
     """Steer from another process, as `/steer` does in a chat whose turn another worker runs."""
     message = Message(role="user", parts=(Text(text),), at=datetime.now(UTC))
     sender = chat_sender("loopback", GUEST)
@@ -54,19 +54,19 @@ async def from_another_process(here: Club, text: str) -> None:
     )
 
 
-async def by_unnamed_sender(here: Club, text: str) -> None:
+async def by_unnamed_sender(here: ServedGroup, text: str) -> None:
     """Steer as a sender whom the network does not name."""
     await here.gateway.dispatcher.receive(_incoming(text, sender=""))
 
 
-async def by_api_key(here: Club, text: str) -> None:
+async def by_api_key(here: ServedGroup, text: str) -> None:
     """Add a steering message of an API key to the inbox."""
     message = Message(role="user", parts=(Text(text),), at=datetime.now(UTC))
     arrival = make_arrival(here.session_id, "api", new_id(), message, kind=STEERING, sender=api_sender("phone"))
     await here.gateway.application.store.write(lambda tx: tx.inbox.add(arrival))
 
 
-async def by_goal(here: Club, text: str) -> None:
+async def by_goal(here: ServedGroup, text: str) -> None:
     """Set a goal, which is refused while a turn runs, and then queue the same text."""
     here.say(GUEST, f"/goal {text}")
     here.say(GUEST, f"/queue {text}")
@@ -103,7 +103,7 @@ WAYS: tuple[Enter, ...] = (
 async def test_text_of_a_guest_waits_for_a_turn_with_the_rights_of_a_guest(
     tmp_path: Path, enter: Enter, busy: str
 ) -> None:
-    async with club(tmp_path, busy=busy) as here:
+    async with serve_group(tmp_path, busy=busy) as here:
         await here.hold()
         await enter(here, "RUN foreign")
         await here.pending("RUN foreign")
@@ -119,7 +119,7 @@ async def test_text_of_a_guest_waits_for_a_turn_with_the_rights_of_a_guest(
 
 @pytest.mark.parametrize("busy", ["queue", "steer"])
 async def test_text_of_the_owner_waits_for_a_turn_with_the_rights_of_the_owner(tmp_path: Path, busy: str) -> None:
-    async with club(tmp_path, busy=busy) as here:
+    async with serve_group(tmp_path, busy=busy) as here:
         await here.hold(GUEST)
         here.say(BOSS, "RUN message")
         here.say(BOSS, "/steer RUN steered")
@@ -133,7 +133,7 @@ async def test_text_of_the_owner_waits_for_a_turn_with_the_rights_of_the_owner(t
 
 
 async def test_the_owner_steers_their_own_turn_from_the_terminal(tmp_path: Path) -> None:
-    async with club(tmp_path) as here:
+    async with serve_group(tmp_path) as here:
         await here.hold()
         message = Message(role="user", parts=(Text("RUN attached"),), at=datetime.now(UTC))
         await send_to_session(
@@ -148,7 +148,7 @@ async def test_the_owner_steers_their_own_turn_from_the_terminal(tmp_path: Path)
 
 
 async def test_the_terminal_does_not_join_the_turn_of_a_guest(tmp_path: Path) -> None:
-    async with club(tmp_path) as here:
+    async with serve_group(tmp_path) as here:
         await here.hold(GUEST)
         message = Message(role="user", parts=(Text("RUN attached"),), at=datetime.now(UTC))
         await send_to_session(
@@ -164,7 +164,7 @@ async def test_the_terminal_does_not_join_the_turn_of_a_guest(tmp_path: Path) ->
 
 
 async def test_handoff_message_has_no_owner_rights(tmp_path: Path) -> None:
-    async with club(tmp_path) as here:
+    async with serve_group(tmp_path) as here:
         message = Message(role="user", parts=(Text("RUN handoff"),), at=datetime.now(UTC), author="talaria")
         arrival = make_arrival(here.session_id, "handoff", new_id(), message)
         await here.gateway.application.store.write(lambda tx: tx.inbox.add(arrival))
@@ -181,7 +181,7 @@ async def test_reports_of_background_work_have_the_rights_of_its_starter(tmp_pat
         report(tx, here.session_id, "test", new_id(), "RUN background_unknown", origin=Origin(sender=UNKNOWN))
         assert queue_reports(tx, here.session_id)
 
-    async with club(tmp_path) as here:
+    async with serve_group(tmp_path) as here:
         await here.gateway.application.store.write(reported)
         here.say(BOSS, "next")
         await here.answered("next", "RUN background_boss", "RUN background_gus", "RUN background_unknown")
@@ -192,7 +192,7 @@ async def test_reports_of_background_work_have_the_rights_of_its_starter(tmp_pat
 
 
 async def test_a_goal_has_the_rights_of_its_author(tmp_path: Path) -> None:
-    async with club(tmp_path) as here:
+    async with serve_group(tmp_path) as here:
         here.say(GUEST, "/goal RUN wanted")
         await here.answered("RUN wanted")
         here.say(BOSS, "/goal clear")
@@ -204,7 +204,7 @@ async def test_a_goal_has_the_rights_of_its_author(tmp_path: Path) -> None:
 
 
 async def test_only_the_person_who_set_a_goal_adds_criteria_to_it(tmp_path: Path) -> None:
-    async with club(tmp_path) as here:
+    async with serve_group(tmp_path) as here:
         here.say(BOSS, "/goal HOLD")
         async with asyncio.timeout(SECONDS):
             await here.held.wait()
@@ -216,7 +216,7 @@ async def test_only_the_person_who_set_a_goal_adds_criteria_to_it(tmp_path: Path
 
 
 async def test_guest_cannot_answer_an_approval_of_the_owner(tmp_path: Path) -> None:
-    async with club(tmp_path, mode="allow-list") as here:
+    async with serve_group(tmp_path, mode="allow-list") as here:
         here.say(BOSS, "RUN asked")
         await here.network.until(lambda: any(one.buttons for one in here.network.posts))
         (question,) = [one for one in here.network.posts if one.buttons]
@@ -233,7 +233,7 @@ async def test_guest_cannot_answer_an_approval_of_the_owner(tmp_path: Path) -> N
 
 
 async def test_retried_message_has_the_rights_of_its_sender(tmp_path: Path) -> None:
-    async with club(tmp_path) as here:
+    async with serve_group(tmp_path) as here:
         here.say(GUEST, "RUN foreign")
         await here.answered("RUN foreign")
         here.say(BOSS, "/retry")
@@ -244,7 +244,7 @@ async def test_retried_message_has_the_rights_of_its_sender(tmp_path: Path) -> N
 
 
 async def test_waiting_texts_of_several_people_are_not_merged_after_a_restart(tmp_path: Path) -> None:
-    async with club(tmp_path, busy="steer") as here:
+    async with serve_group(tmp_path, busy="steer") as here:
         await here.hold()
         for person, word in ((GUEST, "one"), (BOSS, "two"), (GUEST, "three")):
             here.say(person, f"RUN {word}")
@@ -259,6 +259,6 @@ async def test_waiting_texts_of_several_people_are_not_merged_after_a_restart(tm
         assert not here.share_a_turn("RUN one", "RUN two")
 
 
-async def _keys(here: Club) -> list[str]:
+async def _keys(here: ServedGroup) -> list[str]:
     found = await here.gateway.application.store.read(lambda tx: tx.bindings.of_session(here.session_id))
     return [one.key for one in found]

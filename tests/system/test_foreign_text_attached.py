@@ -7,21 +7,21 @@ from pathlib import Path
 import pytest
 from tests.cli.chat.chat_screen import opened, say
 from tests.system.shared_group import BOSS, GUEST
-from tests.system.shared_group_process import ClubProcess, club_process
+from tests.system.shared_group_process import GroupProcess, prepare_group_process
 
 from talaria.testing.screen import Screen
 
 WATCHED = re.compile("Watching")
 
 
-def attached(here: ClubProcess) -> AbstractAsyncContextManager[Screen]:
+def attached(here: GroupProcess) -> AbstractAsyncContextManager[Screen]:
     return opened(here.program, "attach", here.session_id, columns=100)
 
 
 @pytest.mark.parametrize("running", [BOSS, GUEST])
 async def test_the_terminal_steers_turns_of_the_owner_only(tmp_path: Path, running: str) -> None:
-    async with club_process(tmp_path, busy="steer") as here, here.running():
-        await here.bring()
+    async with prepare_group_process(tmp_path, busy="steer") as here, here.running():
+        await here.move_session_to_group()
         await here.hold(running)
         here.say(GUEST, "RUN foreign")
         await here.pending("RUN foreign")
@@ -44,8 +44,8 @@ async def test_the_terminal_steers_turns_of_the_owner_only(tmp_path: Path, runni
 async def test_pending_text_of_a_guest_has_guest_rights_after_the_owner_takes_over(
     tmp_path: Path, running: str
 ) -> None:
-    async with club_process(tmp_path) as here, here.running():
-        await here.bring()
+    async with prepare_group_process(tmp_path) as here, here.running():
+        await here.move_session_to_group()
         await here.hold(running)
         here.say(GUEST, "RUN foreign")
         await here.pending("RUN foreign")

@@ -4,15 +4,15 @@ from pathlib import Path
 
 import pytest
 from tests.system.shared_group import BOSS, GUEST
-from tests.system.shared_group_process import club_process
+from tests.system.shared_group_process import prepare_group_process
 
 
 @pytest.mark.parametrize("busy", ["queue", "steer"])
 @pytest.mark.parametrize("running", [BOSS, GUEST])
 async def test_texts_of_two_people_are_not_merged_after_a_kill(tmp_path: Path, busy: str, running: str) -> None:
-    async with club_process(tmp_path, busy=busy) as here:
+    async with prepare_group_process(tmp_path, busy=busy) as here:
         async with here.running() as gateway:
-            await here.bring()
+            await here.move_session_to_group()
             await here.hold(running)
             for person, word in ((GUEST, "one"), (BOSS, "two"), (GUEST, "three"), (BOSS, "four")):
                 here.say(person, f"RUN {word}")

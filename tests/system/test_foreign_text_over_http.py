@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from tests.api.server_process import Heard, follow
+from tests.api.server_process import ServerSentEvent, follow
 from tests.system.shared_group import GUEST, SECONDS
-from tests.system.shared_group_process import ClubProcess, club_process
+from tests.system.shared_group_process import GroupProcess, prepare_group_process
 
 from talaria.testing.wait import until
 
@@ -56,19 +56,19 @@ async def wait_until_ended(http: httpx.AsyncClient, run: dict[str, Any]) -> None
     await until(is_over)
 
 
-async def wait_until_held(here: ClubProcess) -> None:
+async def wait_until_held(here: GroupProcess) -> None:
     """Wait until a turn calls the model and is held there."""
     async with asyncio.timeout(SECONDS):
         await here.held.wait()
 
 
-def reached_the_model(here: ClubProcess, text: str) -> bool:
+def reached_the_model(here: GroupProcess, text: str) -> bool:
     return any(text in one.body.decode() for one in here.server.received)
 
 
 async def test_keys_without_admin_scope_cannot_join_a_turn_of_the_owner(tmp_path: Path) -> None:
-    async with club_process(tmp_path, busy="steer") as here, here.running():
-        await here.bring()
+    async with prepare_group_process(tmp_path, busy="steer") as here, here.running():
+        await here.move_session_to_group()
         await here.hold()
         for name, status in (("chat", 404), ("agent", 404), ("read", 403)):
             async with here.caller(name) as http:
@@ -82,8 +82,8 @@ async def test_keys_without_admin_scope_cannot_join_a_turn_of_the_owner(tmp_path
 
 
 async def test_text_of_an_admin_key_waits_for_its_own_turn(tmp_path: Path) -> None:
-    async with club_process(tmp_path, busy="steer") as here, here.running(), here.caller("admin") as http:
-        await here.bring()
+    async with prepare_group_process(tmp_path, busy="steer") as here, here.running(), here.caller("admin") as http:
+        await here.move_session_to_group()
         await here.hold()
         runs = [await start_run(http, f"{command}RUN {word}", session_id=here.session_id) for command, word in WAYS]
         here.say(GUEST, "RUN foreign")
@@ -98,8 +98,8 @@ async def test_text_of_an_admin_key_waits_for_its_own_turn(tmp_path: Path) -> No
 
 
 async def test_text_of_a_guest_after_a_run_has_guest_rights_and_is_answered(tmp_path: Path) -> None:
-    async with club_process(tmp_path, busy="steer") as here, here.running(), here.caller("admin") as http:
-        await here.bring()
+    async with prepare_group_process(tmp_path, busy="steer") as here, here.running(), here.caller("admin") as http:
+        await here.move_session_to_group()
         run = await start_run(http, "HOLD RUN admin", session_id=here.session_id)
         await wait_until_held(here)
         here.say(GUEST, "RUN foreign")
@@ -113,7 +113,7 @@ async def test_text_of_a_guest_after_a_run_has_guest_rights_and_is_answered(tmp_
 
 
 async def test_keys_cannot_join_the_run_of_another_key(tmp_path: Path) -> None:
-    async with club_process(tmp_path) as here, here.running(), here.caller("chat") as http:
+    async with prepare_group_process(tmp_path) as here, here.running(), here.caller("chat") as http:
         here.server.answering(here.obey)
         run = await start_run(http, "HOLD")
         await wait_until_held(here)
@@ -134,7 +134,7 @@ async def test_keys_cannot_join_the_run_of_another_key(tmp_path: Path) -> None:
 
 
 async def test_only_an_admin_key_can_approve_a_tool_call_of_a_run(tmp_path: Path) -> None:
-    async with club_process(tmp_path, mode="allow-list") as here, here.running(), here.caller("agent") as http:
+    async with prepare_group_process(tmp_path, mode="allow-list") as here, here.running(), here.caller("agent") as http:
         here.server.answering(here.obey)
         run = await start_run(http, "RUN asked")
         where = f"/v1/runs/{run['id']}"
@@ -155,5 +155,5 @@ async def test_only_an_admin_key_can_approve_a_tool_call_of_a_run(tmp_path: Path
         assert here.ran("asked")
 
 
-def _is_approval(event: Heard) -> bool:
+def _is_approval(event: ServerSentEvent) -> bool:
     return event.name == "approval.requested"

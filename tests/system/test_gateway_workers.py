@@ -11,10 +11,10 @@ from pathlib import Path
 import psycopg
 import pytest
 from bench.chaos import EXCLUSIVE, PLAIN, ChaosScenario, run_chaos
-from tests.contracts.session_leases import lane
-from tests.gateway.in_process_gateway import served
-from tests.storage.engines import Place
-from tests.system.gateway_workers import LEASE, start_warm_gateway, worker, workplace
+from tests.contracts.session_leases import claim_session_lease
+from tests.gateway.in_process_gateway import run_gateway
+from tests.storage.engines import StoreLocation
+from tests.system.gateway_workers import LEASE, gateway_program, start_warm_gateway, worker
 
 from talaria.contracts.clock import SystemClock
 from talaria.contracts.platform import PlatformCapabilities
@@ -63,15 +63,15 @@ def replies(network: LoopbackNetwork) -> list[str]:
 
 
 async def test_workers_that_receive_the_same_messages_start_one_session_per_chat(
-    tmp_path: Path, postgres_place: Place
+    tmp_path: Path, postgres_location: StoreLocation
 ) -> None:
     chats = [f"c{number}" for number in range(40)]
-    settings = f'[store]\nurl = "{postgres_place.address}"\nschema = "{postgres_place.schema}"\n'
+    settings = f'[store]\nurl = "{postgres_location.address}"\nschema = "{postgres_location.schema}"\n'
     async with ModelServer() as server, LoopbackNetwork(PLAIN) as network, AsyncExitStack() as stack:
         server.answering(lambda received: Say(f"re: {received.question}"))
         workers = [
             await stack.enter_async_context(
-                served(tmp_path / str(number), network.platform(), server.url, settings=settings)
+                run_gateway(tmp_path / str(number), network.platform(), server.url, settings=settings)
             )
             for number in range(2)
         ]
@@ -86,7 +86,7 @@ async def test_workers_that_receive_the_same_messages_start_one_session_per_chat
 
 async def test_turn_of_a_suspended_worker_is_taken_over(tmp_path: Path, database_url: str) -> None:
     async with ModelServer() as server, LoopbackNetwork() as network:
-        program = workplace(tmp_path, server, network, database_url)
+        program = gateway_program(tmp_path, server, network, database_url)
         server.script(Say("slow " * 100, pause=0.1))
         async with worker(program) as first:
             await network.until(lambda: network.receivers == 1)
@@ -106,8 +106,8 @@ async def test_turn_of_a_suspended_worker_is_taken_over(tmp_path: Path, database
         assert [text for text in network.shown("ann") if text != STORE_UNREACHABLE] == ["All done."]
 
 
-async def test_claiming_a_session_does_not_block_claims_of_other_sessions(postgres_place: Place) -> None:
-    mine, theirs = (postgres_place.open_store(SystemClock(), worker) for worker in ("worker-1", "worker-2"))
+async def test_claiming_a_session_does_not_block_claims_of_other_sessions(postgres_location: StoreLocation) -> None:
+    mine, theirs = (postgres_location.open_store(SystemClock(), worker) for worker in ("worker-1", "worker-2"))
     moment, claimed, done = timedelta(seconds=LEASE), threading.Event(), threading.Event()
 
     def fill(tx: Transaction) -> list[SessionId]:
@@ -117,12 +117,12 @@ async def test_claiming_a_session_does_not_block_claims_of_other_sessions(postgr
         return sessions
 
     def claim_any(tx: Transaction) -> bool:
-        assert lane(tx, moment) is not None
+        assert claim_session_lease(tx, moment) is not None
         claimed.set()
         return done.wait(SLACK)
 
     def claim_second(tx: Transaction) -> int:
-        claim = lane(tx, moment, second)
+        claim = claim_session_lease(tx, moment, second)
         assert claim is not None
         return len(tx.inbox.take(claim, new_turn_id()))
 

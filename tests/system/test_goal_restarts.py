@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 from tests.app.warm_program import WarmProcess
-from tests.storage.engines import Place
+from tests.storage.engines import StoreLocation
 from tests.system.gateway_workers import worker
-from tests.system.handoff_fixture import Scene, scene
+from tests.system.handoff_fixture import HandoffFixture, open_handoff_fixture
 
 from talaria.contracts.store import Transaction
 from talaria.core.ids import SessionId
@@ -52,7 +52,7 @@ class Model:
         return Say(f"step {steps + 1}")
 
 
-async def goal_in(here: Scene, holds: Callable[[GoalState], bool]) -> SessionId:
+async def goal_in(here: HandoffFixture, holds: Callable[[GoalState], bool]) -> SessionId:
     """Wait until the goal of the only chat is in some state, and return its session."""
 
     def find(tx: Transaction) -> SessionId | None:
@@ -66,7 +66,7 @@ def _goals(tx: Transaction) -> list[tuple[SessionId, GoalState]]:
     return [(session_id, state) for session_id, state in found if state is not None]
 
 
-async def move_wait(here: Scene, session_id: SessionId, until: datetime) -> None:
+async def move_wait(here: HandoffFixture, session_id: SessionId, until: datetime) -> None:
     """Let the wait of a goal end at another time."""
 
     def change(tx: Transaction) -> None:
@@ -79,7 +79,7 @@ async def move_wait(here: Scene, session_id: SessionId, until: datetime) -> None
     await here.terminal.write(change)
 
 
-async def judging(here: Scene, model: Model) -> SessionId:
+async def judging(here: HandoffFixture, model: Model) -> SessionId:
     model.gate.clear()
     here.network.say("ann", "/goal take two steps", sender="ann")
     async with asyncio.timeout(SECONDS):
@@ -87,13 +87,13 @@ async def judging(here: Scene, model: Model) -> SessionId:
     return await goal_in(here, lambda state: state.pending is not None)
 
 
-async def waiting(here: Scene, model: Model) -> SessionId:
+async def waiting(here: HandoffFixture, model: Model) -> SessionId:
     model.first_verdict = WAIT
     here.network.say("ann", "/goal take two steps", sender="ann")
     return await goal_in(here, lambda state: state.parked is not None and not state.untold)
 
 
-async def turn_failed(here: Scene, model: Model) -> SessionId:
+async def turn_failed(here: HandoffFixture, model: Model) -> SessionId:
     here.network.say("ann", "hello", sender="ann")
     await here.network.until(lambda: "step 1" in here.network.shown("ann"))
     model.fails = True
@@ -101,7 +101,7 @@ async def turn_failed(here: Scene, model: Model) -> SessionId:
     return await goal_in(here, lambda state: state.parked is not None and not state.untold)
 
 
-Moment = Callable[[Scene, Model], Awaitable[SessionId]]
+Moment = Callable[[HandoffFixture, Model], Awaitable[SessionId]]
 MOMENTS: list[tuple[str, Moment, timedelta | None]] = [
     ("judging", judging, None),
     ("waiting-past", waiting, timedelta(hours=-1)),
@@ -116,7 +116,7 @@ async def end(process: WarmProcess, by: signal.Signals) -> None:
         await process.wait()
 
 
-async def reached_once(here: Scene, session_id: SessionId) -> None:
+async def reached_once(here: HandoffFixture, session_id: SessionId) -> None:
     """Wait for the end of the goal, and check that the continuation was taken once."""
     await here.network.until(lambda: any(REACHED in text for text in here.network.shown("ann")))
     messages = await here.terminal.store.read(lambda tx: tx.messages.load(session_id))
@@ -129,9 +129,9 @@ async def reached_once(here: Scene, session_id: SessionId) -> None:
 @pytest.mark.one_engine
 @pytest.mark.parametrize(("moment", "due"), [one[1:] for one in MOMENTS], ids=[one[0] for one in MOMENTS])
 async def test_goal_resumes_after_the_gateway_was_killed(
-    tmp_path: Path, server: ModelServer, engine: Place, moment: Moment, due: timedelta | None
+    tmp_path: Path, server: ModelServer, engine: StoreLocation, moment: Moment, due: timedelta | None
 ) -> None:
-    async with scene(tmp_path, server, engine) as here:
+    async with open_handoff_fixture(tmp_path, server, engine) as here:
         model = Model(server)
         async with worker(here.program) as process:
             await here.served()
@@ -145,8 +145,8 @@ async def test_goal_resumes_after_the_gateway_was_killed(
             await reached_once(here, session_id)
 
 
-async def test_goal_resumes_after_an_orderly_stop(tmp_path: Path, server: ModelServer, engine: Place) -> None:
-    async with scene(tmp_path, server, engine) as here:
+async def test_goal_resumes_after_an_orderly_stop(tmp_path: Path, server: ModelServer, engine: StoreLocation) -> None:
+    async with open_handoff_fixture(tmp_path, server, engine) as here:
         model = Model(server)
         async with worker(here.program) as process:
             await here.served()
@@ -158,9 +158,9 @@ async def test_goal_resumes_after_an_orderly_stop(tmp_path: Path, server: ModelS
 
 
 async def test_another_worker_resumes_the_goals_of_a_dead_worker(
-    tmp_path: Path, server: ModelServer, postgres_place: Place
+    tmp_path: Path, server: ModelServer, postgres_location: StoreLocation
 ) -> None:
-    async with scene(tmp_path, server, postgres_place) as here:
+    async with open_handoff_fixture(tmp_path, server, postgres_location) as here:
         model = Model(server)
         async with worker(here.program) as first:
             await here.served()

@@ -3,7 +3,7 @@
 from collections import deque
 from pathlib import Path
 
-from tests.gateway.in_process_gateway import served
+from tests.gateway.in_process_gateway import run_gateway
 
 from talaria.contracts.platform import PlatformCapabilities
 from talaria.testing.loopback_platform import LoopbackNetwork
@@ -27,7 +27,7 @@ async def test_verdict_of_the_judge_is_posted_after_each_step(tmp_path: Path) ->
 
     async with ModelServer() as server, LoopbackNetwork(PlatformCapabilities(text_limit=4096)) as network:
         server.answering(answer)
-        async with served(tmp_path, network.platform(), server.url):
+        async with run_gateway(tmp_path, network.platform(), server.url):
             network.say("ann", "/goal take two steps")
             await network.until(lambda: any("both steps are there" in text for text in network.shown("ann")))
     texts = [text for text in network.shown("ann") if "tep" in text or "missing" in text]

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 from tests.app.warm_program import WarmProcess
-from tests.storage.engines import Place
+from tests.storage.engines import StoreLocation
 from tests.system.gateway_workers import worker
-from tests.system.handoff_fixture import GREETING, Scene, scene, start_session
+from tests.system.handoff_fixture import GREETING, HandoffFixture, open_handoff_fixture, start_session
 
 from talaria.core.addresses import Address
 from talaria.core.ids import SessionId
@@ -28,31 +28,31 @@ HELD = 1.0
 class Moment:
     """One run of a gateway until it is killed."""
 
-    scene: Scene
+    fixture: HandoffFixture
     server: ModelServer
     process: WarmProcess
     session_id: SessionId
 
     async def delayed_at(self, proposed_action: Operation, seconds: float = FOR_EVER) -> None:
         """Request the handoff, and return when the network delays this operation of the gateway."""
-        self.scene.network.disrupt(Fault(proposed_action, "delay", seconds=seconds))
+        self.fixture.network.disrupt(Fault(proposed_action, "delay", seconds=seconds))
         await self.request()
-        await self.scene.network.until(lambda: not self.scene.network.faults)
+        await self.fixture.network.until(lambda: not self.fixture.network.faults)
 
     async def unconfirmed(self, proposed_action: Operation, kind: str) -> None:
         """Let the network carry the operation out without a response to the gateway."""
         await self.delayed_at(proposed_action, HELD)
         self.process.send_signal(signal.SIGSTOP)
-        records = self.scene.network.records
-        await self.scene.network.until(lambda: any(one.kind == kind for one in records))
+        records = self.fixture.network.records
+        await self.fixture.network.until(lambda: any(one.kind == kind for one in records))
 
     async def request(self) -> None:
-        await self.scene.terminal.ask(lambda tx: tx.handoffs.request_handoff(self.session_id, "loopback"))
+        await self.fixture.terminal.ask(lambda tx: tx.handoffs.request_handoff(self.session_id, "loopback"))
 
 
 async def home_known(moment: Moment) -> None:
     await moment.delayed_at("thread")
-    assert moment.scene.threads == []
+    assert moment.fixture.threads == []
 
 
 async def thread_made_unconfirmed(moment: Moment) -> None:
@@ -61,12 +61,12 @@ async def thread_made_unconfirmed(moment: Moment) -> None:
 
 async def thread_made(moment: Moment) -> None:
     await moment.delayed_at("typing")
-    assert len(moment.scene.threads) == 1
+    assert len(moment.fixture.threads) == 1
 
 
 async def bound(moment: Moment) -> None:
     """Another worker has the lease of the session, so that its turn cannot start."""
-    lease_name, terminal = f"session:{moment.session_id}", moment.scene.terminal
+    lease_name, terminal = f"session:{moment.session_id}", moment.fixture.terminal
     lease = await terminal.write(lambda tx: tx.leases.acquire(lease_name, timedelta(hours=1)))
     assert lease is not None
     await moment.request()
@@ -100,9 +100,9 @@ STEPS = [
 @pytest.mark.one_engine
 @pytest.mark.parametrize("step", STEPS, ids=lambda step: step.__name__)
 async def test_handoff_killed_at_any_step_ends_in_one_chat_with_one_reply(
-    tmp_path: Path, server: ModelServer, engine: Place, step: Callable[[Moment], Awaitable[None]]
+    tmp_path: Path, server: ModelServer, engine: StoreLocation, step: Callable[[Moment], Awaitable[None]]
 ) -> None:
-    async with scene(tmp_path, server, engine) as here:
+    async with open_handoff_fixture(tmp_path, server, engine) as here:
         await here.terminal.write(lambda tx: write_home(tx, HomeChat(HOME)))
         session_id = await here.terminal.write(start_session)
         async with worker(here.program) as process:

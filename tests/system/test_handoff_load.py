@@ -4,9 +4,9 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
-from tests.storage.engines import Place
+from tests.storage.engines import StoreLocation
 from tests.system.gateway_workers import worker
-from tests.system.handoff_fixture import GREETING, request_home_handoff, scene, start_session
+from tests.system.handoff_fixture import GREETING, open_handoff_fixture, request_home_handoff, start_session
 
 from talaria.contracts.store import Transaction
 from talaria.core.addresses import Address
@@ -30,11 +30,11 @@ def request_all(tx: Transaction, gateways: int, requests: int) -> tuple[list[Ses
 
 
 async def test_gateways_hand_off_many_sessions_once_each_despite_slow_ones(
-    tmp_path: Path, server: ModelServer, postgres_place: Place, request: pytest.FixtureRequest
+    tmp_path: Path, server: ModelServer, postgres_location: StoreLocation, request: pytest.FixtureRequest
 ) -> None:
     is_long = request.config.getoption("--long")
     gateways, requests = (MANY_GATEWAYS, MANY_REQUESTS) if is_long else (GATEWAYS, REQUESTS)
-    async with scene(tmp_path, server, postgres_place) as here, AsyncExitStack() as stack:
+    async with open_handoff_fixture(tmp_path, server, postgres_location) as here, AsyncExitStack() as stack:
         for _ in range(gateways):
             await stack.enter_async_context(worker(here.program))
         await here.served(gateways)

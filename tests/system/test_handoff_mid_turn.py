@@ -11,8 +11,8 @@ from typing import TypeVar
 import pytest
 from tests.app.program import Program
 from tests.cli.chat.chat_screen import DANGEROUS, opened, ready, say
-from tests.storage.engines import Place
-from tests.system.gateway_workers import worker, workplace
+from tests.storage.engines import StoreLocation
+from tests.system.gateway_workers import gateway_program, worker
 
 from talaria.contracts.clock import SystemClock
 from talaria.contracts.platform import PlatformCapabilities
@@ -49,11 +49,11 @@ async def network() -> AsyncIterator[LoopbackNetwork]:
 
 
 @pytest.fixture
-def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+def engine(request: pytest.FixtureRequest, tmp_path: Path) -> StoreLocation:
     """Return a SQLite file, or a PostgreSQL schema in tests that run on both engines."""
     if getattr(request, "param", "sqlite") == "sqlite":
-        return Place("sqlite", str(tmp_path / "profiles" / "default" / "talaria.db"))
-    postgres: Place = request.getfixturevalue("postgres_place")
+        return StoreLocation("sqlite", str(tmp_path / "profiles" / "default" / "talaria.db"))
+    postgres: StoreLocation = request.getfixturevalue("postgres_location")
     return postgres
 
 
@@ -65,23 +65,23 @@ def rest() -> asyncio.Event:
 
 @pytest.fixture
 def program(
-    tmp_path: Path, server: ModelServer, network: LoopbackNetwork, engine: Place, rest: asyncio.Event
+    tmp_path: Path, server: ModelServer, network: LoopbackNetwork, engine: StoreLocation, rest: asyncio.Event
 ) -> Program:
     server.answering(lambda received: answer(received, hold=(20, rest)))
     return prepare_program(tmp_path, server, network, engine)
 
 
 def prepare_program(
-    home: Path, server: ModelServer, network: LoopbackNetwork, engine: Place, *, more: str = ""
+    home: Path, server: ModelServer, network: LoopbackNetwork, engine: StoreLocation, *, more: str = ""
 ) -> Program:
     (home / "work").mkdir()
     store = f'[store]\nurl = "{engine.address}"\nschema = "{engine.schema}"\n' if engine.schema else ""
-    program = workplace(home, server, network, access=OWNED, more=more + store)
+    program = gateway_program(home, server, network, access=OWNED, more=more + store)
     write_store(engine, lambda tx: write_home(tx, HomeChat(Address("loopback", "ann"))))
     return program
 
 
-def write_store(engine: Place, work: Callable[[Transaction], T]) -> T:
+def write_store(engine: StoreLocation, work: Callable[[Transaction], T]) -> T:
     database = engine.open(SystemClock())
     try:
         return database.write(work)
@@ -97,7 +97,7 @@ def bound_address(tx: Transaction) -> Address:
     return address
 
 
-async def shown(network: LoopbackNetwork, engine: Place, *texts: str) -> None:
+async def shown(network: LoopbackNetwork, engine: StoreLocation, *texts: str) -> None:
     there = write_store(engine, bound_address)
     try:
         await network.until(lambda: network.shown(there.chat_id, there.thread_id) == list(texts))
@@ -122,7 +122,7 @@ async def streaming_answer(program: Program) -> AsyncIterator[Screen]:
 @pytest.mark.one_engine
 @BOTH
 async def test_answer_continues_in_the_thread_and_is_posted_once(
-    program: Program, network: LoopbackNetwork, server: ModelServer, engine: Place, rest: asyncio.Event
+    program: Program, network: LoopbackNetwork, server: ModelServer, engine: StoreLocation, rest: asyncio.Event
 ) -> None:
     async with worker(program):
         await network.until(lambda: network.receivers == 1)
@@ -144,7 +144,12 @@ async def test_answer_continues_in_the_thread_and_is_posted_once(
 @BOTH
 @pytest.mark.parametrize("leaving", ["killed", "ctrl-c"])
 async def test_gateway_runs_the_turn_again_when_the_terminal_is_gone(
-    program: Program, network: LoopbackNetwork, server: ModelServer, engine: Place, rest: asyncio.Event, leaving: str
+    program: Program,
+    network: LoopbackNetwork,
+    server: ModelServer,
+    engine: StoreLocation,
+    rest: asyncio.Event,
+    leaving: str,
 ) -> None:
     async with worker(program):
         await network.until(lambda: network.receivers == 1)
@@ -163,7 +168,7 @@ async def test_gateway_runs_the_turn_again_when_the_terminal_is_gone(
 
 
 async def test_immediate_handoff_without_a_running_turn_posts_only_a_notice(
-    program: Program, network: LoopbackNetwork, server: ModelServer, engine: Place
+    program: Program, network: LoopbackNetwork, server: ModelServer, engine: StoreLocation
 ) -> None:
     async with worker(program):
         await network.until(lambda: network.receivers == 1)
@@ -184,7 +189,7 @@ async def test_immediate_handoff_without_a_running_turn_posts_only_a_notice(
 @BOTH
 @pytest.mark.parametrize("word", ["1", "/approve"])
 async def test_approval_after_the_handoff_is_asked_and_answered_in_the_new_chat(
-    program: Program, network: LoopbackNetwork, server: ModelServer, engine: Place, word: str
+    program: Program, network: LoopbackNetwork, server: ModelServer, engine: StoreLocation, word: str
 ) -> None:
     may_continue = asyncio.Event()
 
@@ -218,7 +223,7 @@ async def test_approval_after_the_handoff_is_asked_and_answered_in_the_new_chat(
 
 
 async def test_stop_in_the_thread_stops_the_turn_in_the_terminal(
-    program: Program, network: LoopbackNetwork, engine: Place
+    program: Program, network: LoopbackNetwork, engine: StoreLocation
 ) -> None:
     async with worker(program):
         await network.until(lambda: network.receivers == 1)
@@ -252,7 +257,7 @@ async def test_running_answer_moves_from_chat_to_chat(
 
 
 async def test_restarted_gateway_shows_the_rest_of_the_answer(
-    program: Program, network: LoopbackNetwork, server: ModelServer, engine: Place, rest: asyncio.Event
+    program: Program, network: LoopbackNetwork, server: ModelServer, engine: StoreLocation, rest: asyncio.Event
 ) -> None:
     async with streaming_answer(program) as screen:
         async with worker(program) as process:
@@ -272,7 +277,7 @@ async def test_restarted_gateway_shows_the_rest_of_the_answer(
 
 
 async def test_message_in_the_new_chat_interrupts_the_turn_and_is_answered_there(
-    tmp_path: Path, network: LoopbackNetwork, server: ModelServer, engine: Place
+    tmp_path: Path, network: LoopbackNetwork, server: ModelServer, engine: StoreLocation
 ) -> None:
     server.answering(lambda received: answer(received, hold=(20, asyncio.Event())))
     program = prepare_program(tmp_path, server, network, engine, more='busy = "interrupt"\n')
@@ -290,7 +295,7 @@ async def test_message_in_the_new_chat_interrupts_the_turn_and_is_answered_there
 
 
 async def test_script_moves_the_session_away_from_a_terminal_which_then_exits(
-    program: Program, network: LoopbackNetwork, server: ModelServer, engine: Place, rest: asyncio.Event
+    program: Program, network: LoopbackNetwork, server: ModelServer, engine: StoreLocation, rest: asyncio.Event
 ) -> None:
     async with worker(program):
         await network.until(lambda: network.receivers == 1)

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import pytest
-from tests.storage.engines import Place
+from tests.storage.engines import StoreLocation
 from tests.system.gateway_workers import worker
-from tests.system.handoff_fixture import GREETING, request_home_handoff, scene, start_session
+from tests.system.handoff_fixture import GREETING, open_handoff_fixture, request_home_handoff, start_session
 
 from talaria.contracts.store import Transaction
 from talaria.core.addresses import Address
@@ -19,8 +19,8 @@ HOME, ATTIC = Address("loopback", "ann"), Address("loopback", "attic")
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Place:
-    return Place("sqlite", str(tmp_path / "profiles" / "default" / "talaria.db"))
+def store(tmp_path: Path) -> StoreLocation:
+    return StoreLocation("sqlite", str(tmp_path / "profiles" / "default" / "talaria.db"))
 
 
 def request_attic_handoff(tx: Transaction) -> SessionId:
@@ -30,8 +30,10 @@ def request_attic_handoff(tx: Transaction) -> SessionId:
     return session_id
 
 
-async def test_handoff_waits_out_rate_limits_of_the_network(tmp_path: Path, server: ModelServer, store: Place) -> None:
-    async with scene(tmp_path, server, store) as here, worker(here.program):
+async def test_handoff_waits_out_rate_limits_of_the_network(
+    tmp_path: Path, server: ModelServer, store: StoreLocation
+) -> None:
+    async with open_handoff_fixture(tmp_path, server, store) as here, worker(here.program):
         await here.served()
         pauses = [Fault("thread", "slow_down", times=2, seconds=0.1), Fault("typing", "slow_down", seconds=600)]
         here.network.disrupt(*pauses)
@@ -43,8 +45,10 @@ async def test_handoff_waits_out_rate_limits_of_the_network(tmp_path: Path, serv
 
 
 @pytest.mark.one_engine
-async def test_slow_handoff_does_not_delay_another_handoff(tmp_path: Path, server: ModelServer, engine: Place) -> None:
-    async with scene(tmp_path, server, engine) as here, worker(here.program):
+async def test_slow_handoff_does_not_delay_another_handoff(
+    tmp_path: Path, server: ModelServer, engine: StoreLocation
+) -> None:
+    async with open_handoff_fixture(tmp_path, server, engine) as here, worker(here.program):
         await here.served()
         here.network.disrupt(Fault("thread", "delay", chat_id=ATTIC.chat_id, seconds=10))
         slow = await here.terminal.ask(request_attic_handoff)
@@ -57,9 +61,9 @@ async def test_slow_handoff_does_not_delay_another_handoff(tmp_path: Path, serve
 
 @pytest.mark.parametrize("trouble", ["refuse", "unreachable", "slow_down"])
 async def test_session_continues_in_the_chat_itself_if_no_thread_can_be_created(
-    tmp_path: Path, server: ModelServer, store: Place, trouble: FaultKind
+    tmp_path: Path, server: ModelServer, store: StoreLocation, trouble: FaultKind
 ) -> None:
-    async with scene(tmp_path, server, store) as here, worker(here.program):
+    async with open_handoff_fixture(tmp_path, server, store) as here, worker(here.program):
         await here.served()
         here.network.disrupt(Fault("thread", trouble, seconds=600))
         session_id = await here.terminal.ask(lambda tx: request_home_handoff(tx, HOME))
@@ -70,9 +74,9 @@ async def test_session_continues_in_the_chat_itself_if_no_thread_can_be_created(
 
 
 async def test_handoff_can_be_repeated_after_the_chat_refused_it(
-    tmp_path: Path, server: ModelServer, store: Place
+    tmp_path: Path, server: ModelServer, store: StoreLocation
 ) -> None:
-    async with scene(tmp_path, server, store) as here, worker(here.program):
+    async with open_handoff_fixture(tmp_path, server, store) as here, worker(here.program):
         await here.served()
         here.network.disrupt(Fault("typing", "refuse"))
         session_id = await here.terminal.ask(request_attic_handoff)
@@ -87,9 +91,9 @@ async def test_handoff_can_be_repeated_after_the_chat_refused_it(
 
 
 async def test_target_of_a_failed_handoff_is_not_used_for_the_next_one(
-    tmp_path: Path, server: ModelServer, store: Place
+    tmp_path: Path, server: ModelServer, store: StoreLocation
 ) -> None:
-    async with scene(tmp_path, server, store) as here, worker(here.program):
+    async with open_handoff_fixture(tmp_path, server, store) as here, worker(here.program):
         await here.served()
         here.network.disrupt(Fault("typing", "refuse"))
         session_id = await here.terminal.ask(request_attic_handoff)

@@ -95,7 +95,7 @@ def room_on_discord(discord: DiscordServer, kind: str) -> Room:
     if kind == "private":
         return discord.private(discord.user("Ann"))
     room = discord.channel("workshop")
-    room.place.forbids |= {"forbidden": {"threads"}, "refused": {"threads", "all threads"}}.get(kind, set())
+    room.channel.forbids |= {"forbidden": {"threads"}, "refused": {"threads", "all threads"}}.get(kind, set())
     return room
 
 

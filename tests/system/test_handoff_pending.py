@@ -10,9 +10,15 @@ from pathlib import Path
 
 import pytest
 from tests.cli.chat.chat_screen import opened, ready, say, say_until
-from tests.storage.engines import Place
+from tests.storage.engines import StoreLocation
 from tests.system.gateway_workers import worker
-from tests.system.handoff_fixture import GREETING, Scene, leave_for, request_home_handoff, scene
+from tests.system.handoff_fixture import (
+    GREETING,
+    HandoffFixture,
+    hand_off_from_terminal,
+    open_handoff_fixture,
+    request_home_handoff,
+)
 
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.sessions import SessionFilter
@@ -30,12 +36,12 @@ HANDING_OVER = re.compile("Handing off to Loopback")
 
 
 @pytest.fixture
-def sqlite_engine(tmp_path: Path) -> Place:
-    return Place("sqlite", str(tmp_path / "profiles" / "default" / "talaria.db"))
+def sqlite_engine(tmp_path: Path) -> StoreLocation:
+    return StoreLocation("sqlite", str(tmp_path / "profiles" / "default" / "talaria.db"))
 
 
 @asynccontextmanager
-async def terminal(here: Scene) -> AsyncIterator[Screen]:
+async def terminal(here: HandoffFixture) -> AsyncIterator[Screen]:
     """Open a terminal with one answered message, and set a home chat."""
     (here.program.home / "work").mkdir(exist_ok=True)
     await here.terminal.write(lambda tx: write_home(tx, HomeChat(HOME)))
@@ -47,7 +53,7 @@ async def terminal(here: Scene) -> AsyncIterator[Screen]:
 
 
 @asynccontextmanager
-async def silent_gateway(here: Scene) -> AsyncIterator[None]:
+async def silent_gateway(here: HandoffFixture) -> AsyncIterator[None]:
     """Pretend that a gateway runs which claims no requests."""
     lease = await here.terminal.write(lambda tx: tx.leases.acquire(GATEWAY, timedelta(hours=1)))
     assert lease is not None
@@ -55,7 +61,7 @@ async def silent_gateway(here: Scene) -> AsyncIterator[None]:
     await here.terminal.write(lambda tx: tx.leases.release(lease))
 
 
-async def only_session(here: Scene) -> SessionId:
+async def only_session(here: HandoffFixture) -> SessionId:
     (session,) = await here.terminal.write(lambda tx: tx.sessions.find(SessionFilter()))
     return session.id
 
@@ -68,15 +74,15 @@ def withdraw(tx: Transaction, session_id: SessionId) -> bool:
     return tx.handoffs.withdraw_handoff(session_id, "no")
 
 
-async def texts(here: Scene, session_id: SessionId) -> list[str]:
+async def texts(here: HandoffFixture, session_id: SessionId) -> list[str]:
     return await here.terminal.write(lambda tx: [one.message.text for one in tx.messages.load(session_id)])
 
 
 @pytest.mark.one_engine
 async def test_message_written_while_pending_is_answered_once_in_the_chat(
-    tmp_path: Path, server: ModelServer, engine: Place
+    tmp_path: Path, server: ModelServer, engine: StoreLocation
 ) -> None:
-    async with scene(tmp_path, server, engine) as here, worker(here.program):
+    async with open_handoff_fixture(tmp_path, server, engine) as here, worker(here.program):
         await here.served()
         async with terminal(here) as screen:
             here.network.disrupt(Fault("thread", "delay", seconds=3))
@@ -96,9 +102,9 @@ async def test_message_written_while_pending_is_answered_once_in_the_chat(
 
 @pytest.mark.one_engine
 async def test_ctrl_c_cancels_the_handoff_and_the_message_is_answered_in_the_terminal(
-    tmp_path: Path, server: ModelServer, engine: Place
+    tmp_path: Path, server: ModelServer, engine: StoreLocation
 ) -> None:
-    async with scene(tmp_path, server, engine) as here, silent_gateway(here), terminal(here) as screen:
+    async with open_handoff_fixture(tmp_path, server, engine) as here, silent_gateway(here), terminal(here) as screen:
         await hand_over(screen)
         await say(screen, "and the oars?")
         await screen.wait_for(re.compile("I'll answer there, or here"))
@@ -115,9 +121,9 @@ async def test_ctrl_c_cancels_the_handoff_and_the_message_is_answered_in_the_ter
 
 @pytest.mark.parametrize("keys", [["/", "q", "u", "i", "t", "enter"], ["c-d"]], ids=" ".join)
 async def test_leaving_the_terminal_withdraws_the_request(
-    tmp_path: Path, server: ModelServer, sqlite_engine: Place, keys: list[str]
+    tmp_path: Path, server: ModelServer, sqlite_engine: StoreLocation, keys: list[str]
 ) -> None:
-    async with scene(tmp_path, server, sqlite_engine) as here, silent_gateway(here):
+    async with open_handoff_fixture(tmp_path, server, sqlite_engine) as here, silent_gateway(here):
         async with terminal(here) as screen:
             await hand_over(screen)
             await screen.press(*keys)
@@ -128,9 +134,9 @@ async def test_leaving_the_terminal_withdraws_the_request(
 
 
 async def test_gateway_that_starts_later_ignores_the_request_of_a_dead_terminal(
-    tmp_path: Path, server: ModelServer, sqlite_engine: Place
+    tmp_path: Path, server: ModelServer, sqlite_engine: StoreLocation
 ) -> None:
-    async with scene(tmp_path, server, sqlite_engine) as here:
+    async with open_handoff_fixture(tmp_path, server, sqlite_engine) as here:
         earlier = sqlite_engine.open_store(SettableClock(datetime.now(UTC) - timedelta(hours=1)), "terminal")
         abandoned = await earlier.write(lambda tx: request_home_handoff(tx, HOME, "abandoned"))
         await earlier.close()
@@ -143,9 +149,9 @@ async def test_gateway_that_starts_later_ignores_the_request_of_a_dead_terminal(
 
 
 async def test_withdrawal_and_claim_of_a_handoff_never_both_succeed(
-    tmp_path: Path, server: ModelServer, engine: Place
+    tmp_path: Path, server: ModelServer, engine: StoreLocation
 ) -> None:
-    async with scene(tmp_path, server, engine) as here, worker(here.program):
+    async with open_handoff_fixture(tmp_path, server, engine) as here, worker(here.program):
         await here.served()
         for number in range(0, 60, 5):
             session_id = await here.terminal.ask(lambda tx: request_home_handoff(tx, HOME, "boat"))
@@ -158,12 +164,12 @@ async def test_withdrawal_and_claim_of_a_handoff_never_both_succeed(
 
 
 async def test_terminal_shows_how_to_resume_the_session(
-    tmp_path: Path, server: ModelServer, sqlite_engine: Place
+    tmp_path: Path, server: ModelServer, sqlite_engine: StoreLocation
 ) -> None:
-    async with scene(tmp_path, server, sqlite_engine) as here, worker(here.program):
+    async with open_handoff_fixture(tmp_path, server, sqlite_engine) as here, worker(here.program):
         await here.served()
         async with terminal(here) as screen:
-            await leave_for(screen, "loopback")
+            await hand_off_from_terminal(screen, "loopback")
         session_id = await only_session(here)
         shown = " ".join(" ".join(screen.scrollback).split())
         assert f"talaria chat -r {session_id}" in shown

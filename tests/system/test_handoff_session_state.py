@@ -12,7 +12,7 @@ import pytest
 from tests.app.program import Program
 from tests.app.program_with_model import scripted_program
 from tests.cli.chat.chat_screen import opened, ready, say_until
-from tests.system.handoff_fixture import MOVED_NOTICE, OWNED, THREADS, leave_for
+from tests.system.handoff_fixture import MOVED_NOTICE, OWNED, THREADS, hand_off_from_terminal
 from tests.system.test_gateway_process import running
 
 from talaria.contracts.store import Transaction
@@ -87,7 +87,7 @@ async def handed_off(
             await ready(screen)
             for text, shown in inputs:
                 await say_until(screen, text, partial(shows, screen, shown))
-            await leave_for(screen, "loopback")
+            await hand_off_from_terminal(screen, "loopback")
         await network.until(lambda: any(record.kind == "thread" for record in network.records))
         there = TargetThread(network)
         await there.wait_for(re.escape(ARRIVED))

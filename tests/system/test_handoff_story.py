@@ -7,7 +7,7 @@ import msgspec
 from tests.app.program import Program
 from tests.app.program_with_model import scripted_program
 from tests.cli.chat.chat_screen import opened, ready, say
-from tests.system.handoff_fixture import leave_for
+from tests.system.handoff_fixture import hand_off_from_terminal
 from tests.system.test_gateway_process import running
 
 from talaria.contracts.store import Transaction
@@ -60,7 +60,7 @@ async def test_session_moves_from_terminal_to_telegram_and_back_and_to_slack(
                 await ready(screen)
                 await say(screen, "Build a boat.")
                 await screen.wait_for(re.compile("re: Build a boat"))
-                await leave_for(screen, "telegram")
+                await hand_off_from_terminal(screen, "telegram")
             greeting = await forum.wait_for(lambda message: message.text == "I am here, behind 2 messages.")
             assert greeting.thread
             await forum.says(ann, "Of oak.", thread=greeting.thread)
@@ -73,13 +73,13 @@ async def test_session_moves_from_terminal_to_telegram_and_back_and_to_slack(
                 await forum.wait_for(lambda message: "has moved to the terminal" in message.text)
                 await say(screen, "With a sail.")
                 await screen.wait_for(re.compile("re: With a sail"))
-                await leave_for(screen, "slack")
+                await hand_off_from_terminal(screen, "slack")
             here = await channel.wait_for(lambda one: one.text == "I am here, behind 8 messages.")
             assert any(one.ts == here.thread_ts and "The boat" in one.text for one in channel.answers)
             await channel.says(same, "And now?", thread=here.thread_ts)
             last = await channel.wait_for(lambda one: one.text == "re: [Ann] And now?")
             assert last.thread_ts == here.thread_ts
-        assert slack.office.complaints == []
+        assert slack.hub.complaints == []
     database = open_sqlite(tmp_path / "profiles" / "default" / "talaria.db")
     try:
         (address,), texts = database.read(find_addresses), database.read(transcript)

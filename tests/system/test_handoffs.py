@@ -8,9 +8,17 @@ from pathlib import Path
 import msgspec
 import pytest
 from msgspec import structs
-from tests.storage.engines import Place
+from tests.storage.engines import StoreLocation
 from tests.system.gateway_workers import worker
-from tests.system.handoff_fixture import GREETING, PLAIN, THREADS, answer, request_home_handoff, scene, start_session
+from tests.system.handoff_fixture import (
+    GREETING,
+    PLAIN,
+    THREADS,
+    answer,
+    open_handoff_fixture,
+    request_home_handoff,
+    start_session,
+)
 
 from talaria.contracts.platform import PlatformCapabilities
 from talaria.core.addresses import Address
@@ -23,16 +31,16 @@ CREW = Address("loopback", "crew", "group", user_id="ann")
 
 
 @pytest.fixture
-def sqlite_engine(tmp_path: Path) -> Place:
-    return Place("sqlite", str(tmp_path / "profiles" / "default" / "talaria.db"))
+def sqlite_engine(tmp_path: Path) -> StoreLocation:
+    return StoreLocation("sqlite", str(tmp_path / "profiles" / "default" / "talaria.db"))
 
 
 @pytest.mark.parametrize("abilities", [THREADS, PLAIN], ids=["threads", "no-threads"])
 @pytest.mark.parametrize("home", [Address("loopback", "ann"), CREW], ids=["private", "group"])
 async def test_session_continues_in_the_target_chat_with_its_full_history(
-    tmp_path: Path, server: ModelServer, engine: Place, abilities: PlatformCapabilities, home: Address
+    tmp_path: Path, server: ModelServer, engine: StoreLocation, abilities: PlatformCapabilities, home: Address
 ) -> None:
-    async with scene(tmp_path, server, engine, abilities) as here, worker(here.program):
+    async with open_handoff_fixture(tmp_path, server, engine, abilities) as here, worker(here.program):
         await here.served()
         session_id = await here.terminal.ask(lambda tx: request_home_handoff(tx, home))
         assert (await here.terminal.until_over(session_id))["state"] == "completed"
@@ -49,7 +57,7 @@ async def test_session_continues_in_the_target_chat_with_its_full_history(
 @pytest.mark.one_engine
 @pytest.mark.parametrize("abilities", [THREADS, PLAIN], ids=["threads", "no-threads"])
 async def test_message_during_the_first_turn_after_a_handoff_joins_the_session(
-    tmp_path: Path, server: ModelServer, engine: Place, abilities: PlatformCapabilities
+    tmp_path: Path, server: ModelServer, engine: StoreLocation, abilities: PlatformCapabilities
 ) -> None:
     message_received = asyncio.Event()
 
@@ -57,7 +65,7 @@ async def test_message_during_the_first_turn_after_a_handoff_joins_the_session(
         await message_received.wait()
         return answer(received)
 
-    async with scene(tmp_path, server, engine, abilities) as here, worker(here.program):
+    async with open_handoff_fixture(tmp_path, server, engine, abilities) as here, worker(here.program):
         await here.served()
         server.answering(answer_after_message)
         session_id = await here.terminal.ask(lambda tx: request_home_handoff(tx, CREW))
@@ -79,11 +87,16 @@ async def test_message_during_the_first_turn_after_a_handoff_joins_the_session(
 @pytest.mark.parametrize("of_each", ["true", "false"], ids=["of-each", "of-all"])
 @pytest.mark.parametrize(("kind", "abilities"), [("thread", THREADS), ("group", PLAIN)], ids=["thread", "group"])
 async def test_next_message_of_the_owner_finds_the_session_in_separate_and_shared_chats(
-    tmp_path: Path, server: ModelServer, sqlite_engine: Place, kind: str, abilities: PlatformCapabilities, of_each: str
+    tmp_path: Path,
+    server: ModelServer,
+    sqlite_engine: StoreLocation,
+    kind: str,
+    abilities: PlatformCapabilities,
+    of_each: str,
 ) -> None:
     """A home chat is stored without the person who set it, so the owner's next message decides."""
     more = f"[platforms.loopback]\n{kind}_sessions_per_user = {of_each}\n"
-    async with scene(tmp_path, server, sqlite_engine, abilities, more) as here, worker(here.program):
+    async with open_handoff_fixture(tmp_path, server, sqlite_engine, abilities, more) as here, worker(here.program):
         await here.served()
         session_id = await here.terminal.ask(lambda tx: request_home_handoff(tx, Address("loopback", "crew", "group")))
         assert (await here.terminal.until_over(session_id))["state"] == "completed"
@@ -95,9 +108,9 @@ async def test_next_message_of_the_owner_finds_the_session_in_separate_and_share
 
 
 async def test_three_gateways_hand_off_a_hundred_sessions_once_each(
-    tmp_path: Path, server: ModelServer, sqlite_engine: Place
+    tmp_path: Path, server: ModelServer, sqlite_engine: StoreLocation
 ) -> None:
-    async with scene(tmp_path, server, sqlite_engine) as here, AsyncExitStack() as stack:
+    async with open_handoff_fixture(tmp_path, server, sqlite_engine) as here, AsyncExitStack() as stack:
         for _ in range(3):
             await stack.enter_async_context(worker(here.program))
         await here.served(3)
@@ -113,9 +126,9 @@ async def test_three_gateways_hand_off_a_hundred_sessions_once_each(
 
 
 async def test_handoff_without_a_home_chat_fails_with_the_reason(
-    tmp_path: Path, server: ModelServer, engine: Place
+    tmp_path: Path, server: ModelServer, engine: StoreLocation
 ) -> None:
-    async with scene(tmp_path, server, engine, PLAIN) as here, worker(here.program):
+    async with open_handoff_fixture(tmp_path, server, engine, PLAIN) as here, worker(here.program):
         await here.served()
         session_id = await here.terminal.write(start_session)
         assert await here.terminal.ask(lambda tx: tx.handoffs.request_handoff(session_id, "loopback"))
@@ -126,9 +139,9 @@ async def test_handoff_without_a_home_chat_fails_with_the_reason(
 
 
 async def test_session_moved_to_another_chat_leaves_a_notice_in_the_old_chat(
-    tmp_path: Path, server: ModelServer, sqlite_engine: Place
+    tmp_path: Path, server: ModelServer, sqlite_engine: StoreLocation
 ) -> None:
-    async with scene(tmp_path, server, sqlite_engine, PLAIN) as here, worker(here.program):
+    async with open_handoff_fixture(tmp_path, server, sqlite_engine, PLAIN) as here, worker(here.program):
         network = here.network
         network.say("ann", "Build a boat.", sender="ann")
         await network.until(lambda: "re: Build a boat." in network.shown("ann"))
@@ -145,8 +158,8 @@ async def test_session_moved_to_another_chat_leaves_a_notice_in_the_old_chat(
         assert "Build a boat." not in server.received[-1].body.decode()
 
 
-async def test_script_moves_a_session(tmp_path: Path, server: ModelServer, sqlite_engine: Place) -> None:
-    async with scene(tmp_path, server, sqlite_engine) as here:
+async def test_script_moves_a_session(tmp_path: Path, server: ModelServer, sqlite_engine: StoreLocation) -> None:
+    async with open_handoff_fixture(tmp_path, server, sqlite_engine) as here:
         without = await asyncio.to_thread(here.program.run, "sessions", "move", "boat", "loopback")
         assert without.code == 1
         async with worker(here.program):
@@ -160,8 +173,10 @@ async def test_script_moves_a_session(tmp_path: Path, server: ModelServer, sqlit
             await here.network.until(lambda: shown() == [GREETING])
 
 
-async def test_a_withdrawn_handoff_wins_over_a_late_gateway(tmp_path: Path, server: ModelServer, engine: Place) -> None:
-    async with scene(tmp_path, server, engine) as here:
+async def test_a_withdrawn_handoff_wins_over_a_late_gateway(
+    tmp_path: Path, server: ModelServer, engine: StoreLocation
+) -> None:
+    async with open_handoff_fixture(tmp_path, server, engine) as here:
         network, terminal = here.network, here.terminal
         async with worker(here.program):
             await here.served()

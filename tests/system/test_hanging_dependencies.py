@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Self
 
 import pytest
-from tests.gateway.in_process_gateway import SmallGateway, served
+from tests.gateway.in_process_gateway import InProcessGateway, run_gateway
 
 from talaria.contracts.platform import PlatformCapabilities
 from talaria.contracts.store import Transaction
@@ -50,7 +50,7 @@ async def test_status_and_stop_work_while_the_model_never_answers(
     tmp_path: Path, server: ModelServer, network: LoopbackNetwork, answer: Silence
 ) -> None:
     server.answering(lambda _: answer)
-    async with served(tmp_path, network.platform(), server.url, settings=OWNED):
+    async with run_gateway(tmp_path, network.platform(), server.url, settings=OWNED):
         network.say("ann", "think")
         await server.arrived(1)
         network.say("bob", "/status", sender="bob")
@@ -63,7 +63,7 @@ async def test_model_that_never_answers_times_out_and_is_reported(
 ) -> None:
     server.answering(lambda _: Silence(after=0))
     impatient = "connect_timeout_seconds = 0.5\nfirst_timeout_seconds = 0.2\nsilence_timeout_seconds = 0.2\n"
-    async with served(tmp_path, network.platform(), server.url, settings=OWNED, provider=impatient):
+    async with run_gateway(tmp_path, network.platform(), server.url, settings=OWNED, provider=impatient):
         network.say("ann", "think")
         (post,) = await network.posted(1)
         assert "model" in post.text or "provider" in post.text or "answer" in post.text
@@ -76,7 +76,7 @@ async def test_status_and_stop_work_while_a_tool_never_ends(
     tmp_path: Path, server: ModelServer, network: LoopbackNetwork
 ) -> None:
     server.script(Say(calls=[Ask("terminal", {"command": "sleep 600"})]))
-    async with served(tmp_path, network.platform(), server.url, settings=OWNED):
+    async with run_gateway(tmp_path, network.platform(), server.url, settings=OWNED):
         network.say("ann", "wait")
         await server.arrived(1)
         await status_and_stop(network, server)
@@ -86,7 +86,7 @@ async def test_status_and_stop_work_while_a_question_is_unanswered(
     tmp_path: Path, server: ModelServer, network: LoopbackNetwork
 ) -> None:
     server.script(Say(calls=[Ask("clarify", {"question": "Tea?"})]))
-    async with served(tmp_path, network.platform(), server.url, settings=OWNED):
+    async with run_gateway(tmp_path, network.platform(), server.url, settings=OWNED):
         network.say("ann", "ask me")
         await wait_for_text(network, "ann", "Tea?")
         await status_and_stop(network, server)
@@ -97,7 +97,7 @@ async def test_network_that_never_confirms_posts_to_one_chat_does_not_delay_anot
 ) -> None:
     server.answering(lambda received: Say(f"re: {received.question}"))
     network.disrupt(Fault("post", "delay", times=0, chat_id="bob", seconds=3600))
-    async with served(tmp_path, network.platform(), server.url, settings=OWNED):
+    async with run_gateway(tmp_path, network.platform(), server.url, settings=OWNED):
         network.say("bob", "hello", sender="bob")
         await server.arrived(1)
         network.say("ann", "/status")
@@ -119,7 +119,7 @@ async def test_stop_works_while_the_store_does_not_respond(
 
     server.answering(answer)
     async with (
-        served(tmp_path, network.platform(), server.url, settings=OWNED) as gateway,
+        run_gateway(tmp_path, network.platform(), server.url, settings=OWNED) as gateway,
         BlockedStore(gateway) as hold,
     ):
         network.say("ann", "think")
@@ -139,7 +139,7 @@ async def test_stop_works_while_the_store_does_not_respond(
 class BlockedStore:
     """A store whose writer is busy from `begin` to `end`."""
 
-    def __init__(self, gateway: SmallGateway) -> None:
+    def __init__(self, gateway: InProcessGateway) -> None:
         self._gateway = gateway
         self._free = threading.Event()
         self._group = asyncio.TaskGroup()

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.gateway.in_process_gateway import served
+from tests.gateway.in_process_gateway import run_gateway
 
 from talaria.contracts.platform import PlatformCapabilities
 from talaria.core.os_processes import is_running
@@ -53,7 +53,7 @@ async def test_mcp_server_survives_eviction_and_model_change_and_ends_with_the_s
         f'[mcp.counter]\ncommand = "{sys.executable}"\nargs = ["{SERVER}"]\nconnect_timeout_seconds = 60\n'
     )
     server.answering(counting)
-    async with served(tmp_path, network.platform(), server.url, settings=settings) as gateway:
+    async with run_gateway(tmp_path, network.platform(), server.url, settings=settings) as gateway:
         first, process = await next_count(network, "ann")
         assert (first, await next_count(network, "ann")) == (1, (2, process))
         assert (await next_count(network, "bob"))[0] == 1  # evicts the agent of the other chat

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.app.program import Program
-from tests.system.gateway_workers import worker, workplace
+from tests.system.gateway_workers import gateway_program, worker
 
 from talaria.contracts.platform import PlatformCapabilities
 from talaria.runtime.workers import WorkerStatus, read_workers
@@ -23,7 +23,7 @@ CHATS = [f"chat-{number}" for number in range(12)]
 @asynccontextmanager
 async def two_workers(home: Path, server: ModelServer, network: LoopbackNetwork, more: str = "") -> AsyncIterator[Path]:
     """Run two workers, one of which receives all messages; yield the file of their store."""
-    program: Program = workplace(home, server, network, more=more)
+    program: Program = gateway_program(home, server, network, more=more)
     file = home / "profiles" / "default" / "talaria.db"
     async with AsyncExitStack() as stack:
         for count in (1, 2):

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
-from tests.system.outage_fixture import STORE_NOTICE, Scene
+from tests.system.outage_fixture import STORE_NOTICE, OutageFixture
 
 from talaria.testing.loopback_platform import LoopbackNetwork
 from talaria.testing.model_server import ModelServer, Say
@@ -62,35 +62,35 @@ class Ballast:
 async def test_full_disk_is_reported_and_messages_are_answered_when_space_is_freed(
     small_disk: Path, server: ModelServer, network: LoopbackNetwork
 ) -> None:
-    scene, ballast = Scene(small_disk, server, network), Ballast(small_disk)
-    scene.write_settings()
-    async with scene.running():
-        await scene.send_and_wait("ann", "one")
-        address = (await scene.status())["address"]
+    outage, ballast = OutageFixture(small_disk, server, network), Ballast(small_disk)
+    outage.write_settings()
+    async with outage.running():
+        await outage.send_and_wait("ann", "one")
+        address = (await outage.status())["address"]
         ballast.fill()
         for text in ("two", "three", "four"):
             network.say("ann", text)
-        await scene.until_status(
+        await outage.until_status(
             lambda status: "disk is full" in status["error"] and status["networks"][0]["state"] == "connected"
         )
-        assert "disk is full" in (await scene.run("gateway", "status")).out
-        assert (await scene.get(address, "/health"))[0] == 200
-        code, reasons = await scene.get(address, "/ready")
+        assert "disk is full" in (await outage.run("gateway", "status")).out
+        assert (await outage.get(address, "/health"))[0] == 200
+        code, reasons = await outage.get(address, "/ready")
         assert (code, "disk is full" in reasons) == (503, True)
-        assert "talaria_store_up 0\n" in (await scene.get(address, "/metrics"))[1]
-        await scene.wait_for_text("ann", STORE_NOTICE)
+        assert "talaria_store_up 0\n" in (await outage.get(address, "/metrics"))[1]
+        await outage.wait_for_text("ann", STORE_NOTICE)
         ballast.drop()
-        await scene.shown("ann", "re: one", STORE_NOTICE, "re: two", "re: three", "re: four")
-        await scene.until_status(lambda status: not status["error"])
-        assert (await scene.get(address, "/ready"))[0] == 200
-    scene.check_log()
+        await outage.shown("ann", "re: one", STORE_NOTICE, "re: two", "re: three", "re: four")
+        await outage.until_status(lambda status: not status["error"])
+        assert (await outage.get(address, "/ready"))[0] == 200
+    outage.check_log()
 
 
 async def test_answer_of_a_turn_is_delivered_when_space_on_a_full_disk_is_freed(
     small_disk: Path, server: ModelServer, network: LoopbackNetwork
 ) -> None:
-    scene, ballast = Scene(small_disk, server, network), Ballast(small_disk)
-    scene.write_settings()
+    outage, ballast = OutageFixture(small_disk, server, network), Ballast(small_disk)
+    outage.write_settings()
     asked, go = asyncio.Event(), asyncio.Event()
 
     async def answer(received: Received) -> Say:
@@ -100,31 +100,31 @@ async def test_answer_of_a_turn_is_delivered_when_space_on_a_full_disk_is_freed(
         return Say(f"re: {received.question}")
 
     server.answering(answer)
-    async with scene.running():
+    async with outage.running():
         network.say("ann", "think")
         await asked.wait()
         ballast.fill()
         go.set()
-        await scene.wait_for_text("ann", STORE_NOTICE)
+        await outage.wait_for_text("ann", STORE_NOTICE)
         ballast.drop()
-        await scene.shown("ann", STORE_NOTICE, "re: think")
+        await outage.shown("ann", STORE_NOTICE, "re: think")
     assert [call.question for call in server.received].count("think") == 1
-    scene.check_log()
+    outage.check_log()
 
 
 @pytest.mark.parametrize("small_disk", [TINY], indirect=True)
 async def test_tiny_disk_holds_the_log_of_many_turns_and_recovers_when_space_is_freed(
     small_disk: Path, server: ModelServer, network: LoopbackNetwork
 ) -> None:
-    scene, ballast = Scene(small_disk, server, network), Ballast(small_disk)
-    scene.write_settings()
+    outage, ballast = OutageFixture(small_disk, server, network), Ballast(small_disk)
+    outage.write_settings()
     chats = [f"chat {number}" for number in range(8)]
 
     def all_answered(upto: int) -> bool:
         return all(set(network.shown(chat)) >= {f"re: {chat} {n}" for n in range(upto)} for chat in chats)
 
-    async with scene.running():
-        await scene.send_and_wait("ann", "one")
+    async with outage.running():
+        await outage.send_and_wait("ann", "one")
         for number in range(12):
             for chat in chats:
                 network.say(chat, f"{chat} {number}", sender=chat)
@@ -132,26 +132,26 @@ async def test_tiny_disk_holds_the_log_of_many_turns_and_recovers_when_space_is_
                 await network.until(lambda: all_answered(4))
                 ballast.fill()
             if number == 5:
-                await scene.until_status(lambda status: "disk is full" in status["error"])
+                await outage.until_status(lambda status: "disk is full" in status["error"])
                 ballast.drop()
         await network.until(lambda: all_answered(12))
-        await scene.until_status(lambda status: not status["error"])
-    scene.check_log()
+        await outage.until_status(lambda status: not status["error"])
+    outage.check_log()
 
 
 async def test_file_size_limit_is_reported_and_messages_are_answered_when_it_is_lifted(
     tmp_path: Path, server: ModelServer, network: LoopbackNetwork
 ) -> None:
-    scene = Scene(tmp_path, server, network)
-    scene.write_settings()
-    async with scene.running() as process:
-        await scene.send_and_wait("ann", "one")
+    outage = OutageFixture(tmp_path, server, network)
+    outage.write_settings()
+    async with outage.running() as process:
+        await outage.send_and_wait("ann", "one")
         resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (1024, resource.RLIM_INFINITY))
         for text in ("two", "three"):
             network.say("ann", text)
-        await scene.until_status(lambda status: bool(status["error"]))
-        await scene.wait_for_text("ann", STORE_NOTICE)
+        await outage.until_status(lambda status: bool(status["error"]))
+        await outage.wait_for_text("ann", STORE_NOTICE)
         resource.prlimit(process.pid, resource.RLIMIT_FSIZE, FREE)
-        await scene.shown("ann", "re: one", STORE_NOTICE, "re: two", "re: three")
-        await scene.until_status(lambda status: not status["error"])
-    scene.check_log()
+        await outage.shown("ann", "re: one", STORE_NOTICE, "re: two", "re: three")
+        await outage.until_status(lambda status: not status["error"])
+    outage.check_log()

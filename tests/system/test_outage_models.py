@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.system.outage_fixture import SECRET, Scene
+from tests.system.outage_fixture import SECRET, OutageFixture
 
 from talaria.testing.loopback_platform import LoopbackNetwork
 from talaria.testing.model_server import ModelServer, Say
@@ -28,28 +28,28 @@ def other_provider(server: ModelServer) -> str:
 async def test_unreachable_provider_is_reported_and_called_again(tmp_path: Path, network: LoopbackNetwork) -> None:
     async with ModelServer() as gone:
         port = int(gone.url.rpartition(":")[2])
-    scene = Scene(tmp_path, gone, network)
-    scene.write_settings()
-    async with scene.running():
+    outage = OutageFixture(tmp_path, gone, network)
+    outage.write_settings()
+    async with outage.running():
         network.say("ann", "one")
         network.say("ann", "two")
-        await scene.shown("ann", UNREACHABLE, UNREACHABLE)
-        status = await scene.until_status(lambda status: bool(status["models"]))
+        await outage.shown("ann", UNREACHABLE, UNREACHABLE)
+        status = await outage.until_status(lambda status: bool(status["models"]))
         (model,) = status["models"]
         assert model["name"] == "mine:scripted"
         assert model["failures"] >= 6
-        assert "The model mine:scripted isn't answering" in (await scene.run("gateway", "status")).out
-        metrics = (await scene.get(status["address"], "/metrics"))[1]
+        assert "The model mine:scripted isn't answering" in (await outage.run("gateway", "status")).out
+        metrics = (await outage.get(status["address"], "/metrics"))[1]
         assert 'talaria_model_up{model="mine:scripted"} 0\n' in metrics
-        assert (await scene.get(status["address"], "/ready"))[0] == 200
+        assert (await outage.get(status["address"], "/ready"))[0] == 200
         async with ModelServer(port=port) as back:
             back.answering(lambda received: Say(f"re: {received.question}"))
             network.say("ann", "/retry")
-            await scene.wait_for_text("ann", "re: two")
+            await outage.wait_for_text("ann", "re: two")
             network.say("ann", "three")
-            await scene.wait_for_text("ann", "re: three")
-            await scene.until_status(lambda status: not status["models"])
-    scene.check_log()
+            await outage.wait_for_text("ann", "re: three")
+            await outage.until_status(lambda status: not status["models"])
+    outage.check_log()
 
 
 @pytest.mark.parametrize(
@@ -66,40 +66,40 @@ async def test_failing_provider_affects_only_its_own_chats(
 ) -> None:
     async with ModelServer() as fine:
         fine.answering(lambda received: Say(f"re: {received.question}"))
-        scene = Scene(tmp_path, server, network)
-        scene.write_settings(more=other_provider(fine))
+        outage = OutageFixture(tmp_path, server, network)
+        outage.write_settings(more=other_provider(fine))
         server.otherwise(fault)
-        async with scene.running():
+        async with outage.running():
             network.say("den", "/model other:test-model")
             await network.until(lambda: any("test-model" in text for text in network.shown("den")))
             for text in ("one", "two"):
                 network.say("ann", text)
             network.say("den", "hello")
-            await scene.wait_for_text("den", "re: hello")
-            await scene.shown("ann", notice, notice)
-            status = await scene.until_status(lambda status: bool(status["models"]))
+            await outage.wait_for_text("den", "re: hello")
+            await outage.shown("ann", notice, notice)
+            status = await outage.until_status(lambda status: bool(status["models"]))
             assert [model["name"] for model in status["models"]] == ["mine:scripted"]
             server.answering(lambda received: Say(f"re: {received.question}"))
             network.say("ann", "three")
-            await scene.shown("ann", notice, notice, "re: three")
-            status = await scene.until_status(lambda status: not status["models"])
-            metrics = (await scene.get(status["address"], "/metrics"))[1]
+            await outage.shown("ann", notice, notice, "re: three")
+            status = await outage.until_status(lambda status: not status["models"])
+            metrics = (await outage.get(status["address"], "/metrics"))[1]
             assert 'talaria_model_up{model="mine:scripted"} 1\n' in metrics
-    scene.check_log()
+    outage.check_log()
 
 
 async def test_short_retry_after_of_a_provider_is_waited_out_within_the_turn(
     tmp_path: Path, server: ModelServer, network: LoopbackNetwork
 ) -> None:
-    scene = Scene(tmp_path, server, network)
-    scene.write_settings()
+    outage = OutageFixture(tmp_path, server, network)
+    outage.write_settings()
     server.script(Fail(429, retry_after=1), overloaded())
-    async with scene.running():
+    async with outage.running():
         network.say("ann", "one")
         network.say("ann", "two")
         await network.until(lambda: "re: two" in network.shown("ann"))
         assert [text for text in network.shown("ann") if text.startswith("re: ")] == ["re: one", "re: two"]
-    scene.check_log()
+    outage.check_log()
 
 
 async def test_turn_after_a_fallback_calls_the_first_model_again(
@@ -110,10 +110,10 @@ async def test_turn_after_a_fallback_calls_the_first_model_again(
 
     async with ModelServer() as second:
         second.answering(fall_back)
-        scene = Scene(tmp_path, server, network)
-        scene.write_settings(model='fallbacks = ["other:test-model"]\n', more=other_provider(second))
+        outage = OutageFixture(tmp_path, server, network)
+        outage.write_settings(model='fallbacks = ["other:test-model"]\n', more=other_provider(second))
         server.otherwise(Fail(500))
-        async with scene.running():
+        async with outage.running():
             network.say("ann", "one")
             await network.until(lambda: any("second: one" in text for text in network.shown("ann")))
             network.say("bob", "hello", sender="bob")
@@ -121,6 +121,6 @@ async def test_turn_after_a_fallback_calls_the_first_model_again(
             before = len(second.received)
             server.answering(lambda received: Say(f"re: {received.question}"))
             network.say("ann", "two")
-            await scene.wait_for_text("ann", "re: two")
+            await outage.wait_for_text("ann", "re: two")
             assert "two" not in [call.question for call in second.received[before:]]
-    scene.check_log()
+    outage.check_log()

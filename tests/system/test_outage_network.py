@@ -5,7 +5,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
-from tests.system.outage_fixture import Scene
+from tests.system.outage_fixture import OutageFixture
 
 from talaria.contracts.platform import PlatformCapabilities
 from talaria.testing.loopback_platform import LoopbackNetwork
@@ -32,46 +32,46 @@ async def test_replies_wait_for_an_unreachable_network(
             await go.wait()
         return Say(f"re: {received.question}")
 
-    scene = Scene(tmp_path, server, network)
+    outage = OutageFixture(tmp_path, server, network)
     async with AsyncExitStack() as stack:
         async with network:
-            scene.write_settings()
+            outage.write_settings()
             server.answering(answer)
-            await stack.enter_async_context(scene.running())
+            await stack.enter_async_context(outage.running())
             for name in NAMES:
                 network.say("ann", name)
             await asked.wait()
             await network.until(lambda: not network.unconfirmed)
         go.set()
-        status = await scene.until_status(lambda status: status["networks"][0]["state"] == "waiting")
+        status = await outage.until_status(lambda status: status["networks"][0]["state"] == "waiting")
         assert status["networks"][0]["error"]
-        await scene.until_status(lambda status: status["undelivered"] >= len(NAMES) - 1 and not status["turns"])
-        assert (await scene.get(status["address"], "/health"))[0] == 200
-        assert (await scene.get(status["address"], "/ready"))[0] == 503
+        await outage.until_status(lambda status: status["undelivered"] >= len(NAMES) - 1 and not status["turns"])
+        assert (await outage.get(status["address"], "/health"))[0] == 200
+        assert (await outage.get(status["address"], "/ready"))[0] == 503
         async with network:
-            await scene.shown("ann", *(f"re: {name}" for name in NAMES), seconds=90)
-            await scene.until_status(lambda status: status["networks"][0]["state"] == "connected")
+            await outage.shown("ann", *(f"re: {name}" for name in NAMES), seconds=90)
+            await outage.until_status(lambda status: status["networks"][0]["state"] == "connected")
             network.say("ann", "and now?")
-            await scene.wait_for_text("ann", "re: and now?")
+            await outage.wait_for_text("ann", "re: and now?")
             await stack.aclose()
     posted = [post.text for post in network.posts]
     assert sorted(posted) == sorted(set(posted))
-    late = [line for line in scene.log() if line["logger"] == "talaria.gateway.outbound.delivery"]
+    late = [line for line in outage.log() if line["logger"] == "talaria.gateway.outbound.delivery"]
     assert late
     assert all(line["session"] and line["platform"] == "loopback" for line in late)
-    scene.check_log()
+    outage.check_log()
 
 
 async def test_replies_that_the_network_refused_are_sent_in_order_later(tmp_path: Path, server: ModelServer) -> None:
     async with LoopbackNetwork() as network:
-        scene = Scene(tmp_path, server, network)
-        scene.write_settings()
+        outage = OutageFixture(tmp_path, server, network)
+        outage.write_settings()
         network.disrupt(Fault("post", "unreachable", times=0))
-        async with scene.running():
+        async with outage.running():
             for name in NAMES:
                 network.say("ann", name)
-            status = await scene.until_status(lambda status: status["undelivered"] == len(NAMES))
+            status = await outage.until_status(lambda status: status["undelivered"] == len(NAMES))
             assert status["networks"][0]["state"] == "connected"
             network.disrupt()
-            await scene.shown("ann", *(f"re: {name}" for name in NAMES))
-    scene.check_log()
+            await outage.shown("ann", *(f"re: {name}" for name in NAMES))
+    outage.check_log()

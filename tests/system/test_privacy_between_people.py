@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 from tests.app.program import TALARIA, Program
 from tests.app.program_with_model import scripted_program
-from tests.storage.engines import Place
+from tests.storage.engines import StoreLocation
 from tests.system.private_chats import (
+    CHATS,
     OWNER,
     PEOPLE,
-    SPOTS,
     TOPIC,
-    Garden,
-    Plant,
-    Spot,
+    PlantedSecret,
+    PlantedSecrets,
+    SampleChat,
     find_secrets,
     obey,
     order,
@@ -49,69 +49,69 @@ class Village:
 
     program: Program
     networks: dict[str, LoopbackNetwork]
-    garden: Garden = field(default_factory=Garden)
-    last: dict[tuple[str, Spot], str] = field(default_factory=dict)
+    planted: PlantedSecrets = field(default_factory=PlantedSecrets)
+    last: dict[tuple[str, SampleChat], str] = field(default_factory=dict)
 
-    def posts(self, spot: Spot, since: int = 0) -> list[Record]:
+    def posts(self, chat: SampleChat, since: int = 0) -> list[Record]:
         """Return the posts of a chat after this many records, including previews."""
-        kinds, here = {"post", "edit", "repeat"}, (spot.address.chat_id, spot.address.thread_id)
-        records = self.networks[spot.address.platform].records[since:]
+        kinds, here = {"post", "edit", "repeat"}, (chat.address.chat_id, chat.address.thread_id)
+        records = self.networks[chat.address.platform].records[since:]
         return [one for one in records if one.kind in kinds and (one.address.chat_id, one.address.thread_id) == here]
 
-    async def posted(self, spot: Spot, text: str, since: int) -> None:
+    async def posted(self, chat: SampleChat, text: str, since: int) -> None:
         """Wait until a text is posted in a chat."""
-        network = self.networks[spot.address.platform]
-        await network.until(lambda: any(text in one.text for one in self.posts(spot, since)), SECONDS)
+        network = self.networks[chat.address.platform]
+        await network.until(lambda: any(text in one.text for one in self.posts(chat, since)), SECONDS)
 
-    async def say(self, person: str, spot: Spot, text: str, until: str = "") -> None:
+    async def say(self, person: str, chat: SampleChat, text: str, until: str = "") -> None:
         """Send a message and wait until a text that contains ``until`` is posted."""
-        network = self.networks[spot.address.platform]
+        network = self.networks[chat.address.platform]
         before = len(network.records)
-        network.say(spot.address, text, sender=person)
-        await self.posted(spot, until, before)
+        network.say(chat.address, text, sender=person)
+        await self.posted(chat, until, before)
 
-    async def have_called(self, person: str, spot: Spot, *calls: Ask) -> str:
+    async def have_called(self, person: str, chat: SampleChat, *calls: Ask) -> str:
         """Let the model call these tools, wait for its reply, and return the nonce of that reply."""
         nonce = new_id()
-        await self.say(person, spot, order(person, spot, nonce, *calls), until=f"done {nonce}:")
+        await self.say(person, chat, order(person, chat, nonce, *calls), until=f"done {nonce}:")
         return nonce
 
-    async def plant(self, person: str, spot: Spot) -> None:
+    async def plant(self, person: str, chat: SampleChat) -> None:
         """Plant secrets in every possible way."""
-        sow = self.garden.plant
-        said, noted, about, title = (sow(person, spot, kind) for kind in ("said", "noted", "about", "title"))
-        notes = Ask("memory", {"action": "add", "text": f"{TOPIC} noted {noted} by {person} in {spot.name}"})
+        sow = self.planted.plant
+        said, noted, about, title = (sow(person, chat, kind) for kind in ("said", "noted", "about", "title"))
+        notes = Ask("memory", {"action": "add", "text": f"{TOPIC} noted {noted} by {person} in {chat.name}"})
         person_notes = {"action": "add", "text": f"{TOPIC} about {about} of {person}", "book": "user"}
-        calls = [notes, Ask("memory", person_notes)] if _has_space_for_notes(person, spot) else []
+        calls = [notes, Ask("memory", person_notes)] if _has_space_for_notes(person, chat) else []
         file = Attachment(new_id(), "document", "notes.txt", "text/plain")
-        network, nonce = self.networks[spot.address.platform], new_id()
+        network, nonce = self.networks[chat.address.platform], new_id()
         before = len(network.records)
         network.say_with_file(
-            spot.address,
+            chat.address,
             file,
-            f"{TOPIC} {sow(person, spot, 'file')}".encode(),
-            text=order(person, spot, nonce, *calls, text=f"{TOPIC} said {said}"),
+            f"{TOPIC} {sow(person, chat, 'file')}".encode(),
+            text=order(person, chat, nonce, *calls, text=f"{TOPIC} said {said}"),
             sender=person,
         )
-        await self.posted(spot, f"done {nonce}:", before)
-        await self.say(person, spot, f"/title {TOPIC} {title}", until=title)
+        await self.posted(chat, f"done {nonce}:", before)
+        await self.say(person, chat, f"/title {TOPIC} {title}", until=title)
 
-    async def probe(self, person: str, spot: Spot, sessions: Sequence[str], files: Sequence[Path]) -> None:
+    async def probe(self, person: str, chat: SampleChat, sessions: Sequence[str], files: Sequence[Path]) -> None:
         """Look for secrets of others in every possible way."""
         calls = [*RECALLING, *_reading(sessions), *(() if person == OWNER else _spying(self.program.home, files))]
-        await self.have_called(person, spot, *calls)
+        await self.have_called(person, chat, *calls)
         for command in (*COMMANDS, f"/resume {sessions[0]}", f"/resume {TOPIC} {person} sec"):
-            await self.say(person, spot, command)
+            await self.say(person, chat, command)
         nonce = new_id()
-        requested = order(person, spot, nonce, *RECALLING)
-        await self.say(person, spot, f"/background {requested}", until=f"done {nonce}:")
-        await self.say(person, spot, f"/new {nonce}", until=f"Started a new conversation: *{nonce}*")
-        self.last[person, spot] = await self.have_called(person, spot, *RECALLING)
+        requested = order(person, chat, nonce, *RECALLING)
+        await self.say(person, chat, f"/background {requested}", until=f"done {nonce}:")
+        await self.say(person, chat, f"/new {nonce}", until=f"Started a new conversation: *{nonce}*")
+        self.last[person, chat] = await self.have_called(person, chat, *RECALLING)
 
 
-def _has_space_for_notes(person: str, spot: Spot) -> bool:
+def _has_space_for_notes(person: str, chat: SampleChat) -> bool:
     """Return whether a person's notes fit: the memory of a group is too small for the notes of twenty people."""
-    return spot.kind == "private" or PEOPLE.index(person) % 5 == 0
+    return chat.kind == "private" or PEOPLE.index(person) % 5 == 0
 
 
 def _reading(sessions: Sequence[str]) -> list[Ask]:
@@ -179,51 +179,51 @@ async def village(home: Path, server: ModelServer, store: str = "") -> AsyncIter
                 await process.wait()
 
 
-async def _visit_all(visit: Callable[[str, Spot], Awaitable[None]]) -> None:
+async def _visit_all(visit: Callable[[str, SampleChat], Awaitable[None]]) -> None:
     """Let every person visit their chats: one by one in shared sessions, otherwise several at once.
 
     Not all at once: on a busy machine each would wait for the work of all others, longer than the limit of a wait.
     """
     several = asyncio.Semaphore(_AT_ONCE)
 
-    async def in_turn(spot: Spot, people: Sequence[str]) -> None:
+    async def in_turn(chat: SampleChat, people: Sequence[str]) -> None:
         for person in people:
             async with several:
-                await visit(person, spot)
+                await visit(person, chat)
 
     async with asyncio.TaskGroup() as group:
-        for spot in SPOTS:
-            for people in [[one] for one in spot.people] if spot.kind == "apart" else [spot.people]:
-                group.create_task(in_turn(spot, people))
+        for chat in CHATS:
+            for people in [[one] for one in chat.people] if chat.kind == "apart" else [chat.people]:
+                group.create_task(in_turn(chat, people))
 
 
-async def _probe_everywhere(village: Village, sessions: dict[str, Plant], every: int) -> None:
+async def _probe_everywhere(village: Village, sessions: dict[str, PlantedSecret], every: int) -> None:
     """Let one in ``every`` people look for secrets concurrently; in shared chats, which cost most, still fewer."""
     profile = village.program.home / "profiles" / "default"
     files = sorted(file for folder in ("media", "memory") for file in (profile / folder).rglob("*.*"))
 
-    async def visit(person: str, spot: Spot) -> None:
+    async def visit(person: str, chat: SampleChat) -> None:
         number = PEOPLE.index(person)
-        if number % (max(4, 2 * every) if spot.kind == "shared" else every) == 0:
-            foreign = [one for one, title in sessions.items() if _is_closed(title, person, spot)]
+        if number % (max(4, 2 * every) if chat.kind == "shared" else every) == 0:
+            foreign = [one for one, title in sessions.items() if _is_closed(title, person, chat)]
             some = foreign[number :: len(foreign) // 3]
-            await village.probe(person, spot, some[:3], files[number :: len(PEOPLE)][:4])
+            await village.probe(person, chat, some[:3], files[number :: len(PEOPLE)][:4])
 
     await _visit_all(visit)
 
 
-def _is_closed(title: Plant, person: str, spot: Spot) -> bool:
+def _is_closed(title: PlantedSecret, person: str, chat: SampleChat) -> bool:
     """Return whether a person may not resume a session in a chat; the owner may resume all of theirs."""
     if person == OWNER and title.person == OWNER:
         return False
-    return not title.may_be_known_to(person, spot)
+    return not title.may_be_known_to(person, chat)
 
 
-async def _sessions(village: Village) -> dict[str, Plant]:
+async def _sessions(village: Village) -> dict[str, PlantedSecret]:
     """Return the secret in the title of each session, by its id."""
     done = await asyncio.to_thread(village.program.run, "sessions", "list", "--limit", "1000", "--json")
     titles = {session["id"]: find_secrets(session["title"]) for session in json.loads(done.out)}
-    return {one: village.garden.plants[found[0]] for one, found in titles.items() if found}
+    return {one: village.planted.secrets[found[0]] for one, found in titles.items() if found}
 
 
 @pytest.mark.one_engine
@@ -234,12 +234,12 @@ async def test_no_secret_of_one_person_is_shown_to_another(
 ) -> None:
     store = ""
     if engine == "postgres":
-        place: Place = request.getfixturevalue("postgres_place")
-        store = f'[store]\nurl = "{place.address}"\nschema = "{place.schema}"\n'
+        store_location: StoreLocation = request.getfixturevalue("postgres_location")
+        store = f'[store]\nurl = "{store_location.address}"\nschema = "{store_location.schema}"\n'
     async with village(tmp_path, server, store) as here:
         await _visit_all(here.plant)
         sessions = await _sessions(here)
-        assert {title.spot for title in sessions.values()} == set(SPOTS)
+        assert {title.chat for title in sessions.values()} == set(CHATS)
         try:
             await _probe_everywhere(here, sessions, every=1 if request.config.getoption("--long") else 4)
         except* TimeoutError:  # report a leak rather than its effect, for example a stolen session
@@ -254,20 +254,20 @@ def _check_no_leaks(here: Village, server: ModelServer) -> None:
     for received in server.received:
         origin = origin_of(received)
         body = received.body.decode()
-        assert (origin is None and not find_secrets(body)) or (origin and here.garden.foreign(body, *origin) == [])
-    for spot in SPOTS:
-        readers = [one for one in SPOTS if one.chat == spot.chat]
-        for post in here.posts(spot):
-            assert here.garden.foreign_to_all(post.text, readers) == []
+        assert (origin is None and not find_secrets(body)) or (origin and here.planted.foreign(body, *origin) == [])
+    for chat in CHATS:
+        readers = [one for one in CHATS if one.chat_key == chat.chat_key]
+        for post in here.posts(chat):
+            assert here.planted.foreign_to_all(post.text, readers) == []
 
 
 def _check_own_secrets_are_known(here: Village, server: ModelServer) -> None:
     """Check that each person's own facts appear again in their last, new session."""
-    for (person, spot), nonce in here.last.items():
+    for (person, chat), nonce in here.last.items():
         bodies = [received.body.decode() for received in server.received if nonce in received.question]
         known = {word for body in bodies for word in find_secrets(body)}
-        if spot.kind == "shared":
+        if chat.kind == "shared":
             assert known
         else:
-            own = here.garden.of(person, spot)
-            assert {own["title"], own["noted"] if _has_space_for_notes(person, spot) else own["title"]} <= known
+            own = here.planted.of(person, chat)
+            assert {own["title"], own["noted"] if _has_space_for_notes(person, chat) else own["title"]} <= known

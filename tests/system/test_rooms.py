@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from tests.gateway.in_process_gateway import SmallGateway, served
+from tests.gateway.in_process_gateway import InProcessGateway, run_gateway
 
 from talaria.contracts.platform import PlatformCapabilities
 from talaria.contracts.store import Transaction
@@ -19,13 +19,15 @@ _OWNED = 'owners = ["loopback:boss"]\n'
 
 
 @asynccontextmanager
-async def room(home: Path, server: ModelServer, network: LoopbackNetwork, options: str) -> AsyncIterator[SmallGateway]:
+async def room(
+    home: Path, server: ModelServer, network: LoopbackNetwork, options: str
+) -> AsyncIterator[InProcessGateway]:
     settings = f'{_OWNED}[approval]\nmode = "off"\n[platforms.loopback.rooms.club]\n{options}'
-    async with served(home, network.platform(), server.url, settings=settings) as gateway:
+    async with run_gateway(home, network.platform(), server.url, settings=settings) as gateway:
         yield gateway
 
 
-async def recorded(gateway: SmallGateway, text: str) -> None:
+async def recorded(gateway: InProcessGateway, text: str) -> None:
     """Wait until a text is in the transcript of the room."""
 
     def is_recorded(tx: Transaction) -> bool:
@@ -64,7 +66,7 @@ async def test_silent_reply_is_not_posted_but_stays_in_the_transcript(tmp_path: 
 
 async def test_no_part_of_a_silent_reply_is_shown_while_it_is_streamed(tmp_path: Path) -> None:
     async with ModelServer() as server, LoopbackNetwork(NETWORK) as network:
-        async with served(tmp_path, network.platform(), server.url, settings=_OWNED) as gateway:
+        async with run_gateway(tmp_path, network.platform(), server.url, settings=_OWNED) as gateway:
             server.script(Say("[SILENT]", chunks=3, pause=0.7), Say("Here I am."))
             network.say("dm", "hush", sender="boss")
             await until(lambda: gateway.application.store.read(_has_silence))

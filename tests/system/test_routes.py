@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from tests.gateway.in_process_gateway import SmallGateway, served
+from tests.gateway.in_process_gateway import InProcessGateway, run_gateway
 
 from talaria.contracts.platform import PlatformCapabilities
 from talaria.contracts.stores.sessions import SessionFilter
@@ -43,7 +43,7 @@ def reply(received: Received) -> Say:
     return Say(f"re {received.json['model']}")
 
 
-async def find_sessions(gateway: SmallGateway) -> list[SessionId]:
+async def find_sessions(gateway: InProcessGateway) -> list[SessionId]:
     found = await gateway.application.store.read(lambda tx: tx.sessions.find(SessionFilter(limit=None)))
     return [one.id for one in found]
 
@@ -52,7 +52,7 @@ async def test_each_chat_is_answered_by_the_persona_of_its_route(tmp_path: Path)
     async with (
         ModelServer() as server,
         LoopbackNetwork(NETWORK) as network,
-        served(tmp_path, network.platform(), server.url, settings=PERSONAS),
+        run_gateway(tmp_path, network.platform(), server.url, settings=PERSONAS),
     ):
         server.script(
             Say(calls=[Ask("memory", {"action": "add", "text": "The safe opens with 4711."})]), Say("re: stored")
@@ -77,7 +77,7 @@ async def test_each_chat_is_answered_by_the_persona_of_its_route(tmp_path: Path)
 async def test_changed_route_takes_effect_with_the_next_message_in_a_new_session(tmp_path: Path) -> None:
     async with ModelServer() as server, LoopbackNetwork(NETWORK) as network:
         server.answering(reply)
-        async with served(tmp_path, network.platform(), server.url, settings=PERSONAS) as gateway:
+        async with run_gateway(tmp_path, network.platform(), server.url, settings=PERSONAS) as gateway:
             network.say("ops", "one", sender="boss")
             await replied(network, "ops", 1)
             first = await find_sessions(gateway)
@@ -99,7 +99,7 @@ async def test_the_budget_of_a_persona_stops_only_that_persona(tmp_path: Path) -
     settings = PERSONAS.replace("budget = 0.5", "budget = 0.000001")
     async with ModelServer() as server, LoopbackNetwork(NETWORK) as network:
         server.answering(reply)
-        async with served(tmp_path, network.platform(), server.url, settings=settings):
+        async with run_gateway(tmp_path, network.platform(), server.url, settings=settings):
             network.say("ops", "hello", sender="boss")
             await network.until(lambda: bool(network.shown("ops")))
             network.say("home", "hello", sender="boss")

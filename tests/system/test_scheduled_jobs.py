@@ -10,8 +10,8 @@ import msgspec
 import pytest
 from tests.app.program import Program
 from tests.app.program_with_model import talk
-from tests.storage.engines import Place
-from tests.system.gateway_workers import worker, workplace
+from tests.storage.engines import StoreLocation
+from tests.system.gateway_workers import gateway_program, worker
 
 from talaria.testing.loopback_platform import LoopbackNetwork
 from talaria.testing.model_server import Ask, ModelServer, Received, Say
@@ -63,7 +63,7 @@ def answer(received: Received) -> Say:
 async def test_result_of_a_due_job_is_delivered_to_the_home_chat_and_known_there(
     tmp_path: Path, server: ModelServer, network: LoopbackNetwork
 ) -> None:
-    program = workplace(tmp_path, server, network, access=OWNED)
+    program = gateway_program(tmp_path, server, network, access=OWNED)
     (tmp_path / "work").mkdir()
     server.answering(answer)
     async with worker(program):
@@ -83,7 +83,7 @@ async def test_result_of_a_due_job_is_delivered_to_the_home_chat_and_known_there
 async def test_job_added_by_the_agent_reports_to_the_chat_of_the_request(
     tmp_path: Path, server: ModelServer, network: LoopbackNetwork
 ) -> None:
-    program = workplace(tmp_path, server, network, access=OWNED)
+    program = gateway_program(tmp_path, server, network, access=OWNED)
     request = {"action": "add", "when": "in 1s", "prompt": "Tell them about the kettle.", "name": "Tea"}
 
     def think(received: Received) -> Say:
@@ -102,7 +102,7 @@ async def test_job_added_by_the_agent_reports_to_the_chat_of_the_request(
 async def test_job_run_killed_midway_is_resumed_and_reported_once(
     tmp_path: Path, server: ModelServer, network: LoopbackNetwork
 ) -> None:
-    program = workplace(tmp_path, server, network, access=OWNED)
+    program = gateway_program(tmp_path, server, network, access=OWNED)
     (tmp_path / "work").mkdir()
     async with worker(program) as first:
         network.say("ann", "/sethome")
@@ -131,7 +131,7 @@ async def test_job_run_killed_midway_is_resumed_and_reported_once(
 async def test_script_of_a_job_killed_midway_is_not_run_again(
     tmp_path: Path, server: ModelServer, network: LoopbackNetwork
 ) -> None:
-    program = workplace(tmp_path, server, network, access=OWNED)
+    program = gateway_program(tmp_path, server, network, access=OWNED)
     (tmp_path / "work").mkdir()
     mark = tmp_path / "workspaces" / "default" / "marked"  # in its sandbox, a script writes to its folder only
     async with worker(program) as first:
@@ -150,7 +150,7 @@ async def test_script_of_a_job_killed_midway_is_not_run_again(
 async def test_missed_runs_are_caught_up_and_reported_when_a_gateway_starts(
     tmp_path: Path, server: ModelServer, network: LoopbackNetwork
 ) -> None:
-    program = workplace(tmp_path, server, network, access=OWNED)
+    program = gateway_program(tmp_path, server, network, access=OWNED)
     (tmp_path / "work").mkdir()
     server.answering(answer)
     async with worker(program):
@@ -162,12 +162,12 @@ async def test_missed_runs_are_caught_up_and_reported_when_a_gateway_starts(
 
 
 async def test_two_workers_on_one_database_start_each_due_run_once(
-    tmp_path: Path, server: ModelServer, network: LoopbackNetwork, postgres_place: Place
+    tmp_path: Path, server: ModelServer, network: LoopbackNetwork, postgres_location: StoreLocation
 ) -> None:
     count = 12
     server.answering(lambda received: Say(f"done {received.question.split()[-1]}"))
-    url = f'{postgres_place.address}"\nschema = "{postgres_place.schema}'
-    program = workplace(tmp_path, server, network, url, access=OWNED)
+    url = f'{postgres_location.address}"\nschema = "{postgres_location.schema}'
+    program = gateway_program(tmp_path, server, network, url, access=OWNED)
     (tmp_path / "work").mkdir()
     async with AsyncExitStack() as stack:
         first = await stack.enter_async_context(worker(program))
@@ -189,7 +189,7 @@ async def test_two_workers_on_one_database_start_each_due_run_once(
 async def test_heartbeat_checks_the_items_of_heartbeat_md(
     tmp_path: Path, server: ModelServer, network: LoopbackNetwork
 ) -> None:
-    program = workplace(tmp_path, server, network, access=OWNED)
+    program = gateway_program(tmp_path, server, network, access=OWNED)
     (tmp_path / "work").mkdir()
     server.answering(lambda received: Say("The parcel is there." if "parcel" in received.question else "ok"))
     async with worker(program):

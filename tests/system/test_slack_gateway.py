@@ -8,7 +8,7 @@ import pytest
 from tests.app.program import Program
 from tests.app.program_with_model import scripted_program
 from tests.cli.chat.chat_screen import opened, ready, say
-from tests.system.handoff_fixture import Terminal, leave_for
+from tests.system.handoff_fixture import Terminal, hand_off_from_terminal
 from tests.system.test_gateway_process import running
 from tests.system.test_handoff_networks import request_handoff
 
@@ -22,7 +22,7 @@ from talaria.testing.slack_server.methods import choices_of
 async def slack() -> AsyncIterator[SlackServer]:
     async with SlackServer() as slack:
         yield slack
-    assert slack.office.complaints == []
+    assert slack.hub.complaints == []
 
 
 @pytest.fixture
@@ -80,15 +80,15 @@ async def test_event_redelivered_three_times_is_answered_once(
     async with running(program):
         await chat.says(ann, "first")
         for _ in range(3):
-            await slack.office.repeat(slack.office.handed[0])
+            await slack.hub.repeat(slack.hub.handed[0])
         await chat.wait_for(lambda one: one.text == "re: first")
         await chat.says(ann, "second")
         await chat.wait_for(lambda one: one.text == "re: second")
     await chat.says(ann, "third")
-    slack.office.drop()
+    slack.hub.drop()
     async with running(program):  # a new process without state, which fetches missed messages
         await chat.wait_for(lambda one: one.text == "re: third")
-        await slack.office.repeat(slack.office.handed[0])
+        await slack.hub.repeat(slack.hub.handed[0])
         await chat.says(ann, "last")
         await chat.wait_for(lambda one: one.text == "re: last")
     assert [one.text for one in chat.answers] == ["re: first", "re: second", "re: third", "re: last"]
@@ -114,7 +114,7 @@ async def test_session_is_handed_off_to_a_thread(
             await ready(screen)
             await say(screen, "Build a boat.")
             await screen.wait_for(re.compile("re: Build a boat"))
-            await leave_for(screen, "slack")
+            await hand_off_from_terminal(screen, "slack")
         greeting = await home.wait_for(lambda one: one.thread_ts != "")
         assert any(one.ts == greeting.thread_ts for one in home.answers)
         await home.says(ann, "Of oak.", thread=greeting.thread_ts)

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from tests.gateway.in_process_gateway import SmallGateway, served
+from tests.gateway.in_process_gateway import InProcessGateway, run_gateway
 
 from talaria.app.log_setup import LOG_NAME
 from talaria.contracts.platform import Attachment, PlatformCapabilities
@@ -71,7 +71,7 @@ async def test_transcription_that_never_ends_times_out(tmp_path: Path, server: M
     server.audio.open.clear()
     async with LoopbackNetwork(NETWORK) as network:
         settings = f"{TRANSCRIPTION}seconds = 1\n"
-        async with served(tmp_path, network.platform(), server.url, settings=settings) as gateway:
+        async with run_gateway(tmp_path, network.platform(), server.url, settings=settings) as gateway:
             network.say_with_file("ann", NOTE, b"OggS spoken")
             await network.posted(1)
             text = (await transcript(gateway))[0].parts[0]
@@ -107,7 +107,7 @@ async def test_reply_is_posted_as_text_although_speech_synthesis_fails(tmp_path:
     server.audio.faults.extend([Fail(503)])
     async with LoopbackNetwork(NETWORK) as network:
         settings = BOTH.replace("voice-notes-only", "always").replace(TRANSCRIPTION, "[voice]\n")
-        async with served(tmp_path, network.platform(), server.url, settings=settings) as gateway:
+        async with run_gateway(tmp_path, network.platform(), server.url, settings=settings) as gateway:
             network.say("ann", "one")
             await network.posted(1)
             await wait_until_no_voice_reply_is_pending(gateway)
@@ -120,12 +120,12 @@ async def test_pending_voice_reply_is_posted_after_a_restart(tmp_path: Path, ser
     server.audio.open.clear()
     settings = BOTH.replace("voice-notes-only", "always")
     async with LoopbackNetwork(NETWORK) as network:
-        async with served(tmp_path, network.platform(), server.url, settings=settings):
+        async with run_gateway(tmp_path, network.platform(), server.url, settings=settings):
             network.say("ann", "one")
             await network.posted(1)
             await until(lambda: server.audio.spoken)
         server.audio.open.set()
-        async with served(tmp_path, network.platform(), server.url, settings=settings):
+        async with run_gateway(tmp_path, network.platform(), server.url, settings=settings):
             network.say("ann", "two")
             posts = await network.posted(4)
     assert sorted(post.files for post in posts) == [(), (), ("voice.ogg",), ("voice.ogg",)]
@@ -172,10 +172,10 @@ async def test_sticker_that_no_model_can_see_has_the_description_of_the_network(
 @asynccontextmanager
 async def open_gateway(
     home: Path, server: ModelServer, settings: str = ""
-) -> AsyncIterator[tuple[LoopbackNetwork, SmallGateway]]:
+) -> AsyncIterator[tuple[LoopbackNetwork, InProcessGateway]]:
     async with (
         LoopbackNetwork(NETWORK) as network,
-        served(home, network.platform(), server.url, settings=settings) as gateway,
+        run_gateway(home, network.platform(), server.url, settings=settings) as gateway,
     ):
         yield network, gateway
 
@@ -184,11 +184,11 @@ def is_description_request(received: Received) -> bool:
     return "This is a sticker" in received.question
 
 
-async def wait_until_no_voice_reply_is_pending(gateway: SmallGateway) -> None:
+async def wait_until_no_voice_reply_is_pending(gateway: InProcessGateway) -> None:
     await until(lambda: gateway.application.store.read(lambda tx: not VOICE_REPLY.of_all(tx)))
 
 
-async def transcript(gateway: SmallGateway) -> list[Message]:
+async def transcript(gateway: InProcessGateway) -> list[Message]:
     key = build_session_key(Address("loopback", "ann", user_id="ann"))
     bound = await gateway.application.store.read(lambda tx: tx.bindings.get(key))
     assert bound is not None
@@ -203,12 +203,12 @@ def files_shown(network: LoopbackNetwork) -> list[tuple[str, ...]]:
 async def test_voice_option_of_a_chat_survives_a_restart(tmp_path: Path, server: ModelServer) -> None:
     settings = '[voice]\nspeaker = "mine:speaks"\n'
     async with LoopbackNetwork(NETWORK) as network:
-        async with served(tmp_path, network.platform(), server.url, settings=settings):
+        async with run_gateway(tmp_path, network.platform(), server.url, settings=settings):
             network.say("ann", "/voice")
             network.say("ann", "/voice loud")
             network.say("ann", "/voice on")
             shown = [post.text for post in await network.posted(3)]
-        async with served(tmp_path, network.platform(), server.url, settings=settings):
+        async with run_gateway(tmp_path, network.platform(), server.url, settings=settings):
             network.say("ann", "one")
             await until(lambda: len(server.audio.spoken) == 1)
             await until(lambda: files_shown(network) == [("voice.ogg",)])

@@ -81,7 +81,7 @@ async def test_library_replies_in_all_kinds_of_chats(server: DiscordServer) -> N
         for kind, room in rooms.items():
             posted = await room.says(ann, f"hello <@{ann.id}>")
             answer = await room.wait_for(lambda post, kind=kind: post.text == f"{kind}: hello @Ann!")  # type: ignore[misc]
-            assert (answer.reply_to, posted.marks["👀"], answer.labels) == (posted, [server.bot.id], ("Yes",))
+            assert (answer.reply_to, posted.reactions["👀"], answer.labels) == (posted, [server.bot.id], ("Yes",))
             await room.reacts(ann, answer, "👍")
             asked = await room.presses(ann, answer, "Yes")
             async with asyncio.timeout(LIMIT):

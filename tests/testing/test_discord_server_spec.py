@@ -75,9 +75,9 @@ async def _run_scenario(server: DiscordServer, discord: Discord, folder: Path) -
         await next_incoming(arrivals)
     for one in (channel, forum, server.private(ann)):
         await discord.create_handoff_thread(one.id, "Trip to Rome")
-    channel.place.forbids.add("threads")
+    channel.channel.forbids.add("threads")
     await discord.create_handoff_thread(channel.id, "Trip to Rome")
-    channel.place.forbids.add("all threads")
+    channel.channel.forbids.add("all threads")
     await discord.create_handoff_thread(channel.id, "Trip to Rome")
     await discord.create_handoff_thread("4242", "Trip to Rome")
     server.fail(create_message, 429, retry_after=0.01)

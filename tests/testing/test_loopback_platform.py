@@ -221,8 +221,8 @@ async def test_network_in_another_process_can_be_controlled() -> None:
             assert incoming.external_id == message_id
             assert await far.unconfirmed() == 1
             await platform.send(CHAT, Content(text="hi"), "k")
-            assert [record.text for record in await far.look(0, patience=5)] == ["hi"]
-            assert await far.look(1) == []
+            assert [record.text for record in await far.read_records(0, patience=5)] == ["hi"]
+            assert await far.read_records(1) == []
             await far.disrupt(Fault("post", "refuse"))
             with pytest.raises(Rejected):
                 await platform.send(CHAT, Content(text="hi"), "k")

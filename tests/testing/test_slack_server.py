@@ -102,7 +102,7 @@ async def test_ticket_works_once_and_invalid_acknowledgements_are_recorded(
         with pytest.raises(aiohttp.WSServerHandshakeError):
             await session.ws_connect(url)
     assert (envelope["type"], envelope["retry_attempt"]) == ("events_api", 0)
-    assert len(server.office.complaints) == 2
+    assert len(server.hub.complaints) == 2
 
 
 async def test_unacknowledged_event_is_redelivered_with_a_retry_count(

@@ -5,7 +5,7 @@ from collections import deque
 from pathlib import Path
 
 import pytest
-from tests.storage.engines import Place
+from tests.storage.engines import StoreLocation
 
 from talaria.testing.clock import SettableClock
 from talaria.testing.wait import until
@@ -26,7 +26,7 @@ async def test_condition_may_be_a_coroutine_function() -> None:
 
 
 async def test_notification_of_a_store_leads_to_another_check(tmp_path: Path) -> None:
-    store = Place("sqlite", str(tmp_path / "talaria.db")).open_store(SettableClock(), poll_seconds=3600)
+    store = StoreLocation("sqlite", str(tmp_path / "talaria.db")).open_store(SettableClock(), poll_seconds=3600)
     checks: list[int] = []
 
     def is_notified() -> bool:

@@ -7,7 +7,7 @@ from talaria.contracts.tool import Call
 from talaria.core.ids import SessionId
 
 
-class Folder:
+class FolderWorkspace:
     """Implements `Workspace`: one folder, for the life of a test."""
 
     def __init__(self, folder: Path, environment: Mapping[str, str] | None = None) -> None:
@@ -28,15 +28,15 @@ class Folder:
         self.environment = values
 
 
-class Answers:
+class ScriptedPerson:
     """Implements `Person`: returns the given answers in order and records the questions."""
 
     def __init__(self, *answers: str | None) -> None:
         self._answers = list(answers)
-        self.asked: list[tuple[str, tuple[str, ...]]] = []
+        self.questions: list[tuple[str, tuple[str, ...]]] = []
 
     async def ask(self, question: str, choices: tuple[str, ...] = ()) -> str | None:
-        self.asked.append((question, choices))
+        self.questions.append((question, choices))
         return self._answers.pop(0) if self._answers else None
 
 
@@ -46,7 +46,7 @@ def call_from(
     owner: str = "",
     audience: str = "",
     session_id: str = "session-1",
-    person: Answers | None = None,
+    person: ScriptedPerson | None = None,
     environment: Mapping[str, str] | None = None,
     progress: list[str] | None = None,
 ) -> Call:
@@ -54,8 +54,8 @@ def call_from(
     return Call(
         id="call-1",
         session_id=SessionId(session_id),
-        workspace=Folder(folder, environment),
-        person=person or Answers(),
+        workspace=FolderWorkspace(folder, environment),
+        person=person or ScriptedPerson(),
         progress=(progress if progress is not None else []).append,
         owner=owner,
         audience=audience,

@@ -12,7 +12,7 @@ import pytest
 from tests.api.server_process import PATIENCE, Server, serving
 from tests.app.program import Program
 from tests.app.program_with_model import scripted_program, talk
-from tests.system.gateway_workers import worker, workplace
+from tests.system.gateway_workers import gateway_program, worker
 from tests.system.handoff_fixture import GREETING, OWNED, answer
 from tests.web.web_client import OWN_HEADERS, stream
 
@@ -57,7 +57,7 @@ async def _served(
     tmp_path: Path, model: ModelServer, network: LoopbackNetwork
 ) -> AsyncIterator[tuple[Program, Server, httpx.AsyncClient]]:
     """Run a gateway that is connected, and a server with a signed-in browser."""
-    program = workplace(tmp_path, model, network, access=OWNED)
+    program = gateway_program(tmp_path, model, network, access=OWNED)
     (program.home / "work").mkdir(exist_ok=True)
     async with worker(program), serving(program) as server, _browser(program, server) as http:
         await network.until(lambda: network.receivers == 1)

@@ -11,7 +11,7 @@ import pytest
 from tests.api.server_process import PATIENCE, serving
 from tests.app.program import Program
 from tests.http.loopback_client import loopback_client
-from tests.system.gateway_workers import worker, workplace
+from tests.system.gateway_workers import gateway_program, worker
 from tests.system.handoff_fixture import OWNED
 from tests.web.web_client import OWN_HEADERS, events_until, stream, text_of
 
@@ -73,7 +73,7 @@ async def test_a_chat_is_followed_answered_taken_over_and_handed_back(
         return Say(f"re: {received.question}")
 
     model.answering(answer)
-    async with _gateway_and_web(workplace(tmp_path, model, network, access=OWNED)) as http:
+    async with _gateway_and_web(gateway_program(tmp_path, model, network, access=OWNED)) as http:
         await network.until(lambda: network.receivers == 1)
         network.say("chat-1", "Hello")
         await network.until(lambda: "re: Hello" in network.shown("chat-1"))

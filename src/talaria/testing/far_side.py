@@ -208,18 +208,18 @@ class FarSide(Protocol):
         """Let a person press a button."""
 
     async def reacts(self, at: Address, message_id: str, emoji: str) -> None:
-        """Let a person put a mark on a message of ours. Called only when ``abilities.reactions``."""
+        """Let a person react to a message of ours. Called only when ``abilities.reactions``."""
 
-    async def marks(self, at: Address, message_id: str) -> list[str]:
-        """Return the marks that we have put on a message. Called only when ``abilities.reactions``."""
+    async def own_reactions(self, at: Address, message_id: str) -> list[str]:
+        """Return our reactions to a message. Called only when ``abilities.reactions``."""
 
     async def redelivers(self) -> bool:
         """Deliver the last message again before it is confirmed; return whether the network ever does that."""
 
     async def seen(self, at: Address) -> list[VisibleMessage]:
-        """Return our messages in a place, oldest first."""
+        """Return our messages in a chat, oldest first."""
 
-    async def disrupt(self, trouble: FailureKind) -> bool:
+    async def disrupt(self, failure: FailureKind) -> bool:
         """Let something go wrong, and return whether that is possible here.
 
         ``slow_down``: a send is refused with a pause. ``failing``: it fails on their side. ``silent``: it is accepted
@@ -232,9 +232,9 @@ class FarSide(Protocol):
 
 
 class WebhookServer(Protocol):
-    """A server that calls the adapter; see `FarSide.disrupt` for ``trouble``."""
+    """A server that calls the adapter; see `FarSide.disrupt` for ``failure``."""
 
-    trouble: FailureKind | None
+    failure: FailureKind | None
 
     def hang_up(self) -> None:
         """Break all connections."""
@@ -251,8 +251,8 @@ class WebhookFarSide:
         """Refuse: see `FarSide.reacts`."""
         raise NotImplementedError
 
-    async def marks(self, at: Address, message_id: str) -> list[str]:
-        """Refuse: see `FarSide.marks`."""
+    async def own_reactions(self, at: Address, message_id: str) -> list[str]:
+        """Refuse: see `FarSide.own_reactions`."""
         raise NotImplementedError
 
     async def redelivers(self) -> bool:
@@ -260,18 +260,18 @@ class WebhookFarSide:
         self._sender.repeat()
         return True
 
-    async def disrupt(self, trouble: FailureKind) -> bool:
+    async def disrupt(self, failure: FailureKind) -> bool:
         """Let the server or its posts fail."""
-        if trouble == "cut":
+        if failure == "cut":
             self._server.hang_up()
             self._sender.hangs_up = True
         else:
-            self._server.trouble = trouble
+            self._server.failure = failure
         return True
 
     async def calm(self) -> None:
-        """End the trouble."""
-        self._server.trouble = None
+        """End the failure."""
+        self._server.failure = None
 
 
 def needs(*features: Feature) -> Callable[[_Test], _Test]:
@@ -299,7 +299,7 @@ class SelectedTests:
             if needed & cls.lacks:
                 setattr(cls, name, None)
 
-    async def test_the_features_that_are_left_out_are_those_that_are_missing(self, far_side: FarSide) -> None:
+    async def test_skipped_tests_are_those_of_missing_features(self, far_side: FarSide) -> None:
         """Fail if ``lacks`` and the capabilities differ."""
         abilities = far_side.platform.abilities
         present: Mapping[Feature, bool] = {

@@ -44,7 +44,7 @@ class FeishuServer:
         self.chats = chats
         self.url = ""
         self.tunnel = ""
-        self.trouble: FailureKind | None = None
+        self.failure: FailureKind | None = None
         self.sent: list[dict[str, Any]] = []
         self.uploads: dict[str, str] = {}  # names by key
         self.sender = WebhookSender(self._make_post, lambda: self.tunnel)
@@ -163,7 +163,7 @@ class FeishuServer:
         self._transports.add(request.transport)
         if "/auth/" not in request.path:
             token = request.headers.get("authorization", "").removeprefix("Bearer ")
-            if self.trouble == "revoked" or self._tokens.get(token, 0) < time.time():
+            if self.failure == "revoked" or self._tokens.get(token, 0) < time.time():
                 return _refuse(400, 99991663, "Invalid access token for authorization.")
         response: web.StreamResponse = await handler(request)
         return response
@@ -171,7 +171,7 @@ class FeishuServer:
     async def _grant(self, request: web.Request) -> web.StreamResponse:
         if await request.json() != {"app_id": self.keys.app_id, "app_secret": self.keys.secret}:
             return _refuse(200, 10014, "app secret invalid")
-        if self.trouble == "revoked":
+        if self.failure == "revoked":
             return _refuse(200, 10014, "app secret invalid")
         token = f"t-{new_id()}"
         self._tokens[token] = time.time() + 7200
@@ -208,7 +208,7 @@ class FeishuServer:
             return refusal
         if key and key in self._accepted:
             return _succeed(self._accepted[key])
-        match self.trouble:
+        match self.failure:
             case "slow_down":
                 return _refuse(400, 230020, "This operation triggers the frequency limit.")
             case "failing":

@@ -39,7 +39,7 @@ class GoogleChatServer:
         self.spaces = spaces
         self.url = ""
         self.tunnel = ""
-        self.trouble: FailureKind | None = None
+        self.failure: FailureKind | None = None
         self.issuer = JwtIssuer()
         self.claims: dict[str, Any] = {"iss": CHAT_ACCOUNT, "aud": audience}
         self.sent: list[dict[str, Any]] = []
@@ -119,8 +119,8 @@ class GoogleChatServer:
     def _message(self, space: str, thread: str, fields: Mapping[str, Any]) -> dict[str, Any]:
         name = f"spaces/{space}/threads/{thread or new_id()}"
         self._threads.add(name)
-        place = {"name": f"spaces/{space}/messages/{new_id()}.{new_id()}", "thread": {"name": name}}
-        return {**fields, **place, "createTime": datetime.now(UTC).isoformat(), "space": self._space(space)}
+        names = {"name": f"spaces/{space}/messages/{new_id()}.{new_id()}", "thread": {"name": name}}
+        return {**fields, **names, "createTime": datetime.now(UTC).isoformat(), "space": self._space(space)}
 
     def _space(self, space: str) -> dict[str, Any]:
         kind = self.spaces[space]
@@ -141,7 +141,7 @@ class GoogleChatServer:
         self._transports.add(request.transport)
         if request.path.startswith("/v1/"):
             token = request.headers.get("authorization", "").removeprefix("Bearer ")
-            if self.trouble == "revoked" or self._tokens.get(token, 0) < time.time():
+            if self.failure == "revoked" or self._tokens.get(token, 0) < time.time():
                 return _refuse(401, "UNAUTHENTICATED", "Request had invalid authentication credentials.")
         response: web.StreamResponse = await handler(request)
         return response
@@ -162,7 +162,7 @@ class GoogleChatServer:
         except jwt.PyJWTError:
             claims = {}
         is_right = (claims.get("scope"), form.get("grant_type")) == (_SCOPE, _JWT_GRANT)
-        if not is_right or self.trouble == "revoked":
+        if not is_right or self.failure == "revoked":
             refusal = {"error": "invalid_grant", "error_description": "Invalid JWT Signature."}
             return web.json_response(refusal, status=400)
         token = new_id()
@@ -177,7 +177,7 @@ class GoogleChatServer:
             return refusal
         if request_id and request_id in self._requests:
             return web.json_response(self._requests[request_id])
-        match self.trouble:
+        match self.failure:
             case "slow_down":
                 return _refuse(429, "RESOURCE_EXHAUSTED", "Quota exceeded.")
             case "failing":

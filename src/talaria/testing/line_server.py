@@ -37,7 +37,7 @@ class LineServer:
         self.url = ""
         self.tunnel = ""
         self.endpoint = ""
-        self.trouble: FailureKind | None = None
+        self.failure: FailureKind | None = None
         self.sent: list[dict[str, Any]] = []
         self.loading: list[str] = []
         self.sender = WebhookSender(self._make_post, lambda: self.tunnel if self.endpoint else "")
@@ -85,9 +85,9 @@ class LineServer:
         return application
 
     def _event(self, kind: str, chat: str, user: str, fields: Mapping[str, Any]) -> dict[str, Any]:
-        place = {"type": "group", "groupId": chat} if chat in self.groups else {"type": "user"}
+        source = {"type": "group", "groupId": chat} if chat in self.groups else {"type": "user"}
         common = {"type": kind, "mode": "active", "timestamp": int(time.time() * 1000), "webhookEventId": new_id()}
-        return common | {"source": place | {"userId": user}, **fields}
+        return common | {"source": source | {"userId": user}, **fields}
 
     def _make_post(self, item: object, is_again: bool) -> Post:
         assert isinstance(item, dict)
@@ -100,7 +100,7 @@ class LineServer:
     async def _guard(self, request: web.Request, handler: Any) -> web.StreamResponse:
         assert request.transport is not None
         self._transports.add(request.transport)
-        if self.trouble == "revoked" or request.headers.get("authorization") != f"Bearer {self.token}":
+        if self.failure == "revoked" or request.headers.get("authorization") != f"Bearer {self.token}":
             return _refuse(401, "Authentication failed. Confirm that the access token is valid.")
         response: web.StreamResponse = await handler(request)
         return response
@@ -122,7 +122,7 @@ class LineServer:
         if key in self._accepted:
             given = {"message": "The retry key is already accepted", "sentMessages": self._accepted[key]}
             return web.json_response(given, status=409, headers={"x-line-accepted-request-id": new_id()})
-        match self.trouble:
+        match self.failure:
             case "slow_down":
                 return _refuse(429, "The API rate limit has been exceeded. Try again later.")
             case "failing":

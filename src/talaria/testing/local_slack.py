@@ -93,11 +93,11 @@ class LocalSlack:
                 self._server.wait()
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def does(self, proposed_action: str, **details: object) -> Any:
+    def act(self, proposed_action: str, **details: object) -> Any:
         """Let Alice do something in the channel; returns when the app has acknowledged it, or did not for long."""
         return self._call(f"/_control/{proposed_action}", {"channel": CHANNEL, "user": ALICE, **details})
 
-    def asks(self, method: str, **details: object) -> Any:
+    def call(self, method: str, **details: object) -> Any:
         """Ask the Web API something."""
         return self._call(f"/api/{method}", details)
 
@@ -105,7 +105,7 @@ class LocalSlack:
         deadline = time.monotonic() + _START_SECONDS
         while True:
             try:
-                self.asks("auth.test")
+                self.call("auth.test")
             except (OSError, ValueError) as error:
                 if time.monotonic() > deadline:
                     self.__exit__(None, None, None)

@@ -271,8 +271,8 @@ class MailServer:
 
     def _list_mails(self, address: str, folder: str) -> list[Path]:
         """Return the files of a mailbox in the order of arrival, which their names start with."""
-        place = self.folder / "mail" / address / ("" if folder == "INBOX" else f".{folder}")
-        found = [path for name in ("cur", "new") for path in (place / name).glob("*")]
+        folder_path = self.folder / "mail" / address / ("" if folder == "INBOX" else f".{folder}")
+        found = [path for name in ("cur", "new") for path in (folder_path / name).glob("*")]
         return sorted(found, key=lambda path: [int(one) for one in re.findall(r"\d+", path.name)[:2]])
 
     def renumber(self, address: str) -> None:

@@ -57,7 +57,7 @@ class MattermostServer:
     def __init__(self, token: str, *, file_limit: int) -> None:
         self.token = token
         self.url = ""
-        self.trouble: FailureKind | None = None
+        self.failure: FailureKind | None = None
         self.users: dict[str, str] = {}
         self.channels: dict[str, ServerChannel] = {}
         self.posts: dict[str, dict[str, Any]] = {}
@@ -210,15 +210,15 @@ class MattermostServer:
 
     async def _admit(self, request: web.Request) -> None:
         """Refuse a request without the token, and those that a disruption concerns."""
-        if self.trouble == "revoked" or request.headers.get("authorization") != f"Bearer {self.token}":
+        if self.failure == "revoked" or request.headers.get("authorization") != f"Bearer {self.token}":
             raise _Refusal(401, "Invalid or expired session, please login again.")
         if request.method == "GET":
             return
-        if self.trouble == "slow_down":
+        if self.failure == "slow_down":
             raise _Refusal(429, "limit exceeded")
-        if self.trouble == "failing":
+        if self.failure == "failing":
             raise _Refusal(500, "internal error")
-        if self.trouble == "silent":
+        if self.failure == "silent":
             await asyncio.Event().wait()
 
     async def _show_user(self, request: web.Request) -> web.StreamResponse:
@@ -339,7 +339,7 @@ class MattermostServer:
         await socket.prepare(request)
         first = await socket.receive()
         challenge = msgspec.json.decode(first.data) if first.type is WSMsgType.TEXT else {}
-        if self.trouble == "revoked" or challenge.get("data", {}).get("token") != self.token:
+        if self.failure == "revoked" or challenge.get("data", {}).get("token") != self.token:
             await socket.close()
             return socket
         if challenge.get("action") != "authentication_challenge":
@@ -353,7 +353,7 @@ class MattermostServer:
                 sending = group.create_task(self._send_events(socket, events))
                 async for message in socket:
                     request_of_client = msgspec.json.decode(message.data)
-                    if request_of_client["action"] == "ping" and self.trouble != "deaf":
+                    if request_of_client["action"] == "ping" and self.failure != "deaf":
                         pong = {"status": "OK", "data": {"text": "pong"}, "seq_reply": request_of_client["seq"]}
                         await socket.send_json(pong)
                 sending.cancel()
@@ -364,7 +364,7 @@ class MattermostServer:
     async def _send_events(self, socket: web.WebSocketResponse, events: "asyncio.Queue[dict[str, Any]]") -> None:
         while True:
             event = await events.get()
-            if self.trouble != "deaf":
+            if self.failure != "deaf":
                 await socket.send_json(event)
 
     def _notify(self, kind: str, post: Mapping[str, Any]) -> None:

@@ -27,7 +27,7 @@ class NtfyServer:
         self.token = token
         self.topics = topics
         self.url = ""
-        self.trouble: FailureKind | None = None
+        self.failure: FailureKind | None = None
         self.messages: list[dict[str, Any]] = []
         self._files: dict[str, tuple[bytes, str]] = {}
         self._file_limit = file_limit
@@ -82,7 +82,7 @@ class NtfyServer:
         assert request.transport is not None
         self._transports.add(request.transport)
         given = request.headers.get("authorization", "")
-        if self.trouble == "revoked" or (given and given != f"Bearer {self.token}"):
+        if self.failure == "revoked" or (given and given != f"Bearer {self.token}"):
             return _refuse(401, "unauthorized")
         if not given:
             return _refuse(403, "forbidden")
@@ -129,11 +129,11 @@ class NtfyServer:
         """Return why nothing is published, if so."""
         if topic not in self.topics:
             return _refuse(403, "forbidden")
-        if self.trouble == "slow_down":
+        if self.failure == "slow_down":
             return _refuse(429, "limit reached: too many requests", {"retry-after": "7"})
-        if self.trouble == "failing":
+        if self.failure == "failing":
             return _refuse(500, "internal server error")
-        if self.trouble == "silent":
+        if self.failure == "silent":
             await asyncio.Event().wait()
         return None
 
@@ -155,7 +155,7 @@ class NtfyServer:
         position = self._find(request.query.get("since", "none"))
         self._streams += 1
         while True:
-            while position < len(self.messages) and self.trouble != "deaf":
+            while position < len(self.messages) and self.failure != "deaf":
                 if (message := self.messages[position])["topic"] in topics:
                     await response.write(b"data: " + msgspec.json.encode(message) + b"\n\n")
                 position += 1
@@ -163,7 +163,7 @@ class NtfyServer:
                 async with asyncio.timeout(self._keepalive), self._changed:
                     await self._changed.wait()
             except TimeoutError:
-                if self.trouble != "deaf":
+                if self.failure != "deaf":
                     await response.write(_event("keepalive", topics))
 
     def _find(self, since: str) -> int:

@@ -261,18 +261,18 @@ class ReactionsSuite(SelectedTests):
     @needs("reactions")
     async def test_new_reaction_replaces_the_previous_one_and_can_be_removed(self, far_side: FarSide) -> None:
         ref = await _receive_message(far_side)
-        marks = []
+        own_reactions = []
         for emoji in ("👀", "👍", "👍", "", ""):
             await _require_reactions(far_side).react(ref, emoji)
-            marks.append(await far_side.marks(ref.address, ref.message_id))
-        assert marks == [["👀"], ["👍"], ["👍"], [], []]
+            own_reactions.append(await far_side.own_reactions(ref.address, ref.message_id))
+        assert own_reactions == [["👀"], ["👍"], ["👍"], [], []]
 
     @needs("reactions")
     async def test_every_emoji_sets_one_reaction(self, far_side: FarSide) -> None:
         ref = await _receive_message(far_side)
         for emoji in ("✅", "❌", "🚀", "❤️", "👩‍👩‍👧"):
             await _require_reactions(far_side).react(ref, emoji)
-            assert len(await far_side.marks(ref.address, ref.message_id)) == 1, emoji
+            assert len(await far_side.own_reactions(ref.address, ref.message_id)) == 1, emoji
 
     @needs("reactions")
     async def test_reaction_to_an_unknown_message_is_refused(self, far_side: FarSide) -> None:

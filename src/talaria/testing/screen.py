@@ -296,10 +296,10 @@ class Screen:
         state = "is running" if code is None else f"ended with exit code {code}"
         edge = "─" * self._terminal.columns
         shown = "\n".join([f"┌{edge}┐", *(f"│{line}" for line in self.text.split("\n")), f"└{edge}┘"])
-        place = self.cursor
+        cursor = self.cursor
         return AssertionError(
             f"The screen did not show {wanted}. The program {state}; "
-            f"the cursor is at row {place.row}, column {place.column}.\n{shown}"
+            f"the cursor is at row {cursor.row}, column {cursor.column}.\n{shown}"
         )
 
 

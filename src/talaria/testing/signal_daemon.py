@@ -54,10 +54,10 @@ class SignalDaemon:
         self.people = people
         self.groups = groups
         self.address = ""
-        self.trouble: FailureKind | None = None
+        self.failure: FailureKind | None = None
         self.sent: list[SentMessage] = []
         self.typing: list[str] = []
-        self.marks: dict[tuple[str, int], str] = {}
+        self.reactions: dict[tuple[str, int], str] = {}
         self.messages: set[tuple[str, int]] = set()  # author and time
         self._files: dict[str, bytes] = {}
         self._waiting: list[dict[str, Any]] = []
@@ -102,7 +102,7 @@ class SignalDaemon:
 
     def calm(self) -> None:
         """End a disruption."""
-        self.trouble = None
+        self.failure = None
         self._flush()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -123,7 +123,7 @@ class SignalDaemon:
             writer.transport.abort()
 
     def _flush(self) -> None:
-        if self._subscriber is not None and self.trouble not in ("deaf", "silent"):
+        if self._subscriber is not None and self.failure not in ("deaf", "silent"):
             for received in self._waiting:
                 params = {"subscription": self._subscriptions, "result": received}
                 note = {"jsonrpc": "2.0", "method": "receive", "params": params}
@@ -134,7 +134,7 @@ class SignalDaemon:
         request = msgspec.json.decode(line, type=dict[str, Any])
         if request.get("jsonrpc") != "2.0" or not isinstance(request.get("id"), str):
             raise AssertionError(f"no request of JSON-RPC 2.0: {line[:200]!r}")
-        if self.trouble in ("deaf", "silent"):
+        if self.failure in ("deaf", "silent"):
             return None
         answer: dict[str, Any] = {"jsonrpc": "2.0", "id": request["id"]}
         try:
@@ -151,8 +151,8 @@ class SignalDaemon:
             case "version":
                 return {"version": "0.13.19"}
             case "listAccounts":
-                return [] if self.trouble == "revoked" else [{"number": self.account}]
-        if params.get("account") != self.account or self.trouble == "revoked":
+                return [] if self.failure == "revoked" else [{"number": self.account}]
+        if params.get("account") != self.account or self.failure == "revoked":
             raise _Refusal(_BAD_PARAMS, "Specified account does not exist")
         match method:
             case "subscribeReceive":
@@ -177,9 +177,9 @@ class SignalDaemon:
         return {"timestamp": self._now()}
 
     def _send(self, chat: str, params: Mapping[str, Any]) -> dict[str, Any]:
-        if self.trouble == "slow_down":
+        if self.failure == "slow_down":
             raise _Refusal(_RATE_LIMIT, "Rate limited")
-        if self.trouble == "failing":
+        if self.failure == "failing":
             raise _Refusal(_IO_ERROR, "Failed to send message")
         text, files = params.get("message", ""), params.get("attachments", [])
         if not text and not files:
@@ -197,9 +197,9 @@ class SignalDaemon:
         if not params.get("emoji") or target not in self.messages:
             raise _Refusal(_USER_ERROR, "Invalid reaction")
         if params.get("remove"):
-            self.marks.pop(target, None)
+            self.reactions.pop(target, None)
         else:
-            self.marks[target] = params["emoji"]
+            self.reactions[target] = params["emoji"]
 
     def _chat(self, params: Mapping[str, Any]) -> str:
         if "groupId" in params:

@@ -46,7 +46,7 @@ class TeamsServer:
         self.chats = chats
         self.url = ""
         self.tunnel = ""
-        self.trouble: FailureKind | None = None
+        self.failure: FailureKind | None = None
         self.issuer = JwtIssuer({"endorsements": ["msteams", "webchat"]})
         self.sent: list[TeamsMessage] = []
         self.typing: list[str] = []
@@ -152,12 +152,12 @@ class TeamsServer:
         return str(self._last_id)
 
     def _activity(self, kind: str, chat: str, user: str, fields: Mapping[str, Any]) -> dict[str, Any]:
-        place = chat.partition(";")[0]
-        conversation: dict[str, Any] = {"id": chat, "conversationType": self.chats[place], "tenantId": self.tenant}
+        channel = chat.partition(";")[0]
+        conversation: dict[str, Any] = {"id": chat, "conversationType": self.chats[channel], "tenantId": self.tenant}
         data: dict[str, Any] = {"tenant": {"id": self.tenant}}
-        if self.chats[place] == "channel":
-            data |= {"team": {"id": "19:team@thread.tacv2"}, "channel": {"id": place}}
-        elif self.chats[place] == "groupChat":
+        if self.chats[channel] == "channel":
+            data |= {"team": {"id": "19:team@thread.tacv2"}, "channel": {"id": channel}}
+        elif self.chats[channel] == "groupChat":
             conversation["isGroup"] = True
         return {
             "type": kind,
@@ -182,7 +182,7 @@ class TeamsServer:
         self._transports.add(request.transport)
         if request.path.startswith("/emea/"):
             token = request.headers.get("authorization", "").removeprefix("Bearer ")
-            if self.trouble == "revoked" or self._tokens.get(token, 0) < time.time():
+            if self.failure == "revoked" or self._tokens.get(token, 0) < time.time():
                 return _refuse(401, "Unauthorized", "Authorization has been denied for this request.")
         response: web.StreamResponse = await handler(request)
         return response
@@ -198,7 +198,7 @@ class TeamsServer:
         expected = {"grant_type": "client_credentials", "client_id": self.app_id, "client_secret": self.secret}
         if request.match_info["tenant"] != self.tenant:
             return web.json_response({"error": "invalid_request", "error_description": "AADSTS90002"}, status=400)
-        if form != {**expected, "scope": _SCOPE} or self.trouble == "revoked":
+        if form != {**expected, "scope": _SCOPE} or self.failure == "revoked":
             refusal = {"error": "invalid_client", "error_description": "AADSTS7000215: Invalid client secret provided."}
             return web.json_response(refusal, status=401)
         token = new_id()
@@ -243,7 +243,7 @@ class TeamsServer:
         """Add a message, or return why that is impossible."""
         if refusal := find_problem(activity):
             return refusal
-        match self.trouble:
+        match self.failure:
             case "slow_down":
                 return _refuse(429, "TooManyRequests", "Too many requests.", {"retry-after": "3"})
             case "failing":
@@ -254,8 +254,8 @@ class TeamsServer:
         return None
 
     def _is_known(self, chat: str) -> bool:
-        place, _, root = chat.partition(";")
-        return place in self.chats and (chat in self._roots if root else self.chats[place] != "channel")
+        channel, _, root = chat.partition(";")
+        return channel in self.chats and (chat in self._roots if root else self.chats[channel] != "channel")
 
     async def _attachment(self, request: web.Request) -> web.StreamResponse:
         return self._file(request.match_info["id"])

@@ -135,12 +135,12 @@ class DrawingScreen(pyte.Screen):
         super().__init__(columns, rows)
 
     def save_cursor(self) -> None:
-        """Remember one place: the last one."""
+        """Save one position: the last one."""
         self.savepoints.clear()
         super().save_cursor()
 
     def restore_cursor(self) -> None:
-        """Go back to the remembered place, as often as wanted."""
+        """Return to the saved position, any number of times."""
         saved = [point._replace(cursor=copy(point.cursor)) for point in self.savepoints]
         super().restore_cursor()
         self.savepoints = saved
@@ -189,8 +189,8 @@ class DrawingScreen(pyte.Screen):
     def report_device_status(self, mode: int, **private: bool) -> None:
         """Say where the cursor is, or that all is well."""
         if mode == 6:
-            place = f"{self.cursor.y + 1};{min(self.cursor.x, self.columns - 1) + 1}"
-            self._answer(f"\x1b[{'?' if private else ''}{place}R")
+            position = f"{self.cursor.y + 1};{min(self.cursor.x, self.columns - 1) + 1}"
+            self._answer(f"\x1b[{'?' if private else ''}{position}R")
         elif mode == 5:
             self._answer("\x1b[0n")
 
@@ -219,17 +219,17 @@ class DrawingScreen(pyte.Screen):
 def _renditions(attributes: tuple[int, ...], dim: bool) -> tuple[list[int], bool]:
     """Return the attributes that pyte knows, and whether text is dim behind them all."""
     known: list[int] = []
-    place = 0
-    while place < len(attributes):
-        one = attributes[place]
+    position = 0
+    while position < len(attributes):
+        one = attributes[position]
         length = 1
         if one in {pyte.graphics.FG_256, pyte.graphics.BG_256, _UNDERLINE_COLOUR}:
-            length = 2 + _COLOUR_ARGUMENTS.get((*attributes, 0)[place + 1], 0)
+            length = 2 + _COLOUR_ARGUMENTS.get((*attributes, 0)[position + 1], 0)
         if one == _DIM or one in {0, _NEITHER_BOLD_NOR_DIM}:
             dim = one == _DIM
         if one != _UNDERLINE_COLOUR:
-            known += attributes[place : place + length]
-        place += length
+            known += attributes[position : position + length]
+        position += length
     return known, dim
 
 

@@ -44,7 +44,7 @@ class TwilioServer:
         self.tunnel = ""
         self.sms_url = ""
         self.page_size = 1000
-        self.trouble: FailureKind | None = None
+        self.failure: FailureKind | None = None
         self.opted_out: set[str] = set()
         self.received: list[dict[str, Any]] = []
         self.sent: list[dict[str, Any]] = []
@@ -111,7 +111,7 @@ class TwilioServer:
         if request.path.startswith("/cdn/"):
             return _refuse(400, 0, "Only one auth mechanism allowed") if given else await handler(request)
         wanted = base64.b64encode(f"{ACCOUNT}:{self.token}".encode()).decode()
-        if self.trouble == "revoked" or given != f"Basic {wanted}":
+        if self.failure == "revoked" or given != f"Basic {wanted}":
             return _refuse(401, 20003, "Authenticate")
         if request.method == "POST" and request.content_type != "application/x-www-form-urlencoded":
             return _refuse(415, 20012, "Unsupported media type")
@@ -166,7 +166,7 @@ class TwilioServer:
         fields = {key: [str(one) for one in form.getall(key)] for key in form}
         if problem := self._find_problem(fields):
             return _refuse(400, *problem)
-        match self.trouble:
+        match self.failure:
             case "slow_down":
                 return _refuse(429, 20429, "Too Many Requests")
             case "failing":

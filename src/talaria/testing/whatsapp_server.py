@@ -50,7 +50,7 @@ class WhatsAppServer:
         self.hidden: set[str] = set()
         self.last_heard: dict[str, float] = {}
         self.templates: set[tuple[str, str]] = set()
-        self.trouble: FailureKind | None = None
+        self.failure: FailureKind | None = None
         self.error: tuple[int, int] | None = None  # status and code of the answer to the next message
         self.sent: list[dict[str, Any]] = []
         self.reactions: dict[str, str] = {}
@@ -123,7 +123,7 @@ class WhatsAppServer:
     async def _guard(self, request: web.Request, handler: Any) -> web.StreamResponse:
         assert request.transport is not None
         self._transports.add(request.transport)
-        if self.trouble == "revoked" or request.headers.get("authorization") != f"Bearer {self.token}":
+        if self.failure == "revoked" or request.headers.get("authorization") != f"Bearer {self.token}":
             return _refuse(_Refused(190, "Invalid OAuth access token", 401))
         try:
             response: web.StreamResponse = await handler(request)
@@ -146,7 +146,7 @@ class WhatsAppServer:
         if self.error is not None:
             status, code = self.error
             raise _Refused(code, "as told", status)
-        match self.trouble:
+        match self.failure:
             case "slow_down":
                 raise _Refused(130429, "Rate limit hit")
             case "failing":

@@ -1,7 +1,7 @@
 """Grants: commands that an allow list, an exact grant and a broad grant cover."""
 
 import msgspec
-from tests.agent.approval.test_policy import DESK, HOME, Desk, judge
+from tests.agent.approval.test_policy import HOME, WORKSPACE, StubWorkspace, judge
 
 from talaria.agent.approval.grants import Grant, make_grants, parse_allow_entry
 from talaria.agent.approval.policy import Allow, ApprovalPolicy, Ask, Deny
@@ -29,7 +29,7 @@ def grants_for(command: str, *, exact: bool) -> tuple[Grant, ...]:
     assert isinstance(judgement, Ask)
     proposed_action = ProposedAction("command", command)
     return make_grants(
-        "terminal", proposed_action, judgement.dangers, folder=str(DESK.folder), scope="session", exact=exact
+        "terminal", proposed_action, judgement.dangers, folder=str(WORKSPACE.folder), scope="session", exact=exact
     )
 
 
@@ -38,7 +38,11 @@ def test_exact_grant_covers_only_its_command_in_its_folder() -> None:
     assert judge("rm -rf ../x", *grants) == Allow()
     assert isinstance(judge("rm -rf ../x ../y", *grants), Ask)
     other = ApprovalPolicy(home=HOME).judge(
-        "terminal", Effect.IRREVERSIBLE, ProposedAction("command", "rm -rf ../x"), Desk(HOME / "elsewhere"), grants
+        "terminal",
+        Effect.IRREVERSIBLE,
+        ProposedAction("command", "rm -rf ../x"),
+        StubWorkspace(HOME / "elsewhere"),
+        grants,
     )
     assert isinstance(other, Ask)
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from tests.tools.tool_calls import Folder
+from tests.tools.tool_calls import FolderWorkspace
 
 from talaria.agent.approval.grants import Grant
 from talaria.agent.approval.policy import Allow, ApprovalPolicy, Confinement, Deny, Judgement, Mode
@@ -53,4 +53,6 @@ def test_guest_cannot_use_tools_of_the_owner_even_with_approvals_off(own: Path) 
 
 def test_owner_is_not_confined_to_a_folder(own: Path) -> None:
     policy = ApprovalPolicy(home=own.parent, mode="off")
-    assert policy.judge("terminal", Effect.READS, ProposedAction("read", "/etc/passwd"), Folder(own)) == Allow()
+    assert (
+        policy.judge("terminal", Effect.READS, ProposedAction("read", "/etc/passwd"), FolderWorkspace(own)) == Allow()
+    )

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.agent.approval.test_policy import Desk
+from tests.agent.approval.test_policy import StubWorkspace
 
 from talaria.agent.approval.policy import Allow, ApprovalPolicy, Ask, Deny, Judgement, Mode
 from talaria.contracts.tool import Effect, ProposedAction
@@ -28,7 +28,7 @@ class Machine:
 
     def proposed_action(self, proposed_action: ProposedAction, mode: Mode = "ask") -> Judgement:
         policy = ApprovalPolicy(home=self.home, protected=self.policy.protected, mode=mode, scratch=self.policy.scratch)
-        return policy.judge("tool", Effect.READS, proposed_action, Desk(self.work))
+        return policy.judge("tool", Effect.READS, proposed_action, StubWorkspace(self.work))
 
 
 @pytest.fixture

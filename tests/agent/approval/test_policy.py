@@ -11,7 +11,7 @@ from talaria.agent.approval.policy import Allow, ApprovalPolicy, Ask, Deny, Judg
 from talaria.contracts.tool import Effect, ProposedAction
 
 
-class Desk:
+class StubWorkspace:
     """Implements `Workspace`: a folder in the home of a person."""
 
     def __init__(self, folder: Path) -> None:
@@ -33,13 +33,13 @@ class Desk:
 
 
 HOME = Path("/homes/person")
-DESK = Desk(HOME / "project")
+WORKSPACE = StubWorkspace(HOME / "project")
 PROFILE = HOME / ".talaria"
 
 
 def judge(command: str, *grants: Grant, mode: Mode = "ask", allowed: tuple[Grant, ...] = ()) -> Judgement:
     policy = ApprovalPolicy(home=HOME, mode=mode, allowed=allowed, protected=(PROFILE,))
-    return policy.judge("terminal", Effect.IRREVERSIBLE, ProposedAction("command", command), DESK, grants)
+    return policy.judge("terminal", Effect.IRREVERSIBLE, ProposedAction("command", command), WORKSPACE, grants)
 
 
 def kinds(command: str) -> set[str]:
@@ -446,19 +446,19 @@ def test_other_tools_are_judged_by_proposed_action_and_effect(
     effect: Effect, proposed_action: ProposedAction, asked: bool
 ) -> None:
     policy = ApprovalPolicy(home=HOME, protected=(PROFILE,))
-    assert isinstance(policy.judge("tool", effect, proposed_action, DESK), Ask) is asked
+    assert isinstance(policy.judge("tool", effect, proposed_action, WORKSPACE), Ask) is asked
 
 
 def test_rule_allows_submissions_to_a_website() -> None:
     form, upload = (ProposedAction("submit", "click", "shop.example", file=one) for one in ("", "~/.ssh/id_rsa"))
     policy = ApprovalPolicy(home=HOME, allowed=(parse_allow_entry("submit shop.example"),))
-    assert isinstance(policy.judge("browser_act", Effect.IRREVERSIBLE, form, DESK), Allow)
-    judged = policy.judge("browser_act", Effect.IRREVERSIBLE, upload, DESK)
+    assert isinstance(policy.judge("browser_act", Effect.IRREVERSIBLE, form, WORKSPACE), Allow)
+    judged = policy.judge("browser_act", Effect.IRREVERSIBLE, upload, WORKSPACE)
     assert isinstance(judged, Ask)
     assert "reads credentials" in judged.reason
     strict = ApprovalPolicy(home=HOME, mode="allow-list")
     click = ProposedAction("page", "click", "shop.example")
-    assert isinstance(strict.judge("browser_act", Effect.IRREVERSIBLE, click, DESK), Ask)
+    assert isinstance(strict.judge("browser_act", Effect.IRREVERSIBLE, click, WORKSPACE), Ask)
 
 
 def test_write_through_a_link_out_of_the_folder_is_asked_about(tmp_path: Path) -> None:
@@ -467,5 +467,5 @@ def test_write_through_a_link_out_of_the_folder_is_asked_about(tmp_path: Path) -
     (folder / "link").unlink(missing_ok=True)
     (folder / "link").symlink_to("/etc")
     policy = ApprovalPolicy(home=HOME)
-    judgement = policy.judge("write_file", Effect.IDEMPOTENT, ProposedAction("write", "link/x"), Desk(folder))
+    judgement = policy.judge("write_file", Effect.IDEMPOTENT, ProposedAction("write", "link/x"), StubWorkspace(folder))
     assert isinstance(judgement, Ask)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.agent.approval.test_policy import DESK, HOME
+from tests.agent.approval.test_policy import HOME, WORKSPACE
 
 from talaria.agent.approval.grants import Grant
 from talaria.agent.approval.policy import Allow, ApprovalPolicy, ApprovalRule, Ask, Deny, Judgement, Mode, RuleAction
@@ -26,12 +26,12 @@ PATTERNS = ("", "git", "git push", "pip", "pip install", "ls", "m*", "*", "git *
 
 def run(command: str, *rules: ApprovalRule, mode: Mode = "ask", grants: tuple[Grant, ...] = ()) -> Judgement:
     policy = ApprovalPolicy(home=HOME, mode=mode, rules=rules)
-    return policy.judge("terminal", Effect.IRREVERSIBLE, ProposedAction("command", command), DESK, grants)
+    return policy.judge("terminal", Effect.IRREVERSIBLE, ProposedAction("command", command), WORKSPACE, grants)
 
 
 def write(path: str, *rules: ApprovalRule) -> Judgement:
     policy = ApprovalPolicy(home=HOME, rules=rules)
-    return policy.judge("write_file", Effect.IDEMPOTENT, ProposedAction("write", path), DESK)
+    return policy.judge("write_file", Effect.IDEMPOTENT, ProposedAction("write", path), WORKSPACE)
 
 
 def rule(action: RuleAction, **fields: str) -> ApprovalRule:
@@ -70,7 +70,7 @@ def test_rule_matches_files_by_folder(path: str, *, denied: bool) -> None:
 
 
 def test_rule_matches_commands_by_working_folder() -> None:
-    assert isinstance(run("ls", rule("ask", folder=str(DESK.folder))), Ask)
+    assert isinstance(run("ls", rule("ask", folder=str(WORKSPACE.folder))), Ask)
     assert isinstance(run("ls", rule("ask", folder="/elsewhere")), Allow)
 
 
@@ -88,7 +88,7 @@ def test_allowed_command_does_not_allow_other_commands_on_the_same_line(command:
 def test_ask_rule_is_satisfied_only_by_an_exact_grant() -> None:
     asking = rule("ask", command="ls")
     assert isinstance(run("ls -l", asking, mode="off"), Ask)
-    exact = Grant("terminal", "ls -l", exact=True, folder=str(DESK.folder))
+    exact = Grant("terminal", "ls -l", exact=True, folder=str(WORKSPACE.folder))
     assert isinstance(run("ls -l", asking, grants=(exact,)), Allow)
     assert isinstance(run("ls -l", asking, grants=(Grant("", "ls"),)), Ask)
 
@@ -106,7 +106,7 @@ rules = st.lists(
         action=st.sampled_from(ACTIONS),
         tool=st.sampled_from(("", "terminal", "t*", "write_file")),
         command=st.sampled_from(PATTERNS),
-        folder=st.sampled_from(("", str(DESK.folder), "/elsewhere", "~/project")),
+        folder=st.sampled_from(("", str(WORKSPACE.folder), "/elsewhere", "~/project")),
     ),
     max_size=5,
 )
@@ -159,13 +159,13 @@ CHANGING = [
 @pytest.mark.parametrize("command", READING)
 def test_read_only_commands_are_recognised(command: str) -> None:
     policy = ApprovalPolicy(home=HOME)
-    assert policy.only_reads("terminal", Effect.IRREVERSIBLE, ProposedAction("command", command), DESK)
+    assert policy.only_reads("terminal", Effect.IRREVERSIBLE, ProposedAction("command", command), WORKSPACE)
 
 
 @pytest.mark.parametrize("command", CHANGING)
 def test_commands_with_side_effects_do_not_count_as_reading(command: str) -> None:
     policy = ApprovalPolicy(home=HOME, mode="off")
-    assert not policy.only_reads("terminal", Effect.IRREVERSIBLE, ProposedAction("command", command), DESK)
+    assert not policy.only_reads("terminal", Effect.IRREVERSIBLE, ProposedAction("command", command), WORKSPACE)
 
 
 def test_code_writing_and_sending_do_not_count_as_reading() -> None:
@@ -173,6 +173,6 @@ def test_code_writing_and_sending_do_not_count_as_reading() -> None:
     calls = [("code", "1 + 1"), ("write", "a"), ("send", "hi"), ("other", "something")]
     for kind, target in calls:
         action = ProposedAction(kind, target)  # type: ignore[arg-type]
-        assert not policy.only_reads("tool", Effect.IRREVERSIBLE, action, DESK)
-        assert not policy.only_reads("tool", Effect.IDEMPOTENT, action, DESK)
-    assert policy.only_reads("read_file", Effect.READS, ProposedAction("read", "a"), DESK)
+        assert not policy.only_reads("tool", Effect.IRREVERSIBLE, action, WORKSPACE)
+        assert not policy.only_reads("tool", Effect.IDEMPOTENT, action, WORKSPACE)
+    assert policy.only_reads("read_file", Effect.READS, ProposedAction("read", "a"), WORKSPACE)

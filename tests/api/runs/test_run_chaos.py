@@ -9,9 +9,9 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.api.server_process import Heard, Server, client, follow
+from tests.api.server_process import Server, ServerSentEvent, client, follow
 from tests.app.program_with_model import scripted_program
-from tests.storage.engines import Place
+from tests.storage.engines import StoreLocation
 
 from talaria.testing.model_server import Ask, ModelServer, Received, Say
 
@@ -32,17 +32,17 @@ def _answer(received: Received) -> Say:
     return Say(f"{name} is done so far.", pause=0.02)
 
 
-async def _told(http: httpx.AsyncClient, run: dict[str, Any]) -> tuple[list[Heard], list[dict[str, Any]]]:
-    heard = await follow(http, f"/v1/runs/{run['id']}/events")
+async def _told(http: httpx.AsyncClient, run: dict[str, Any]) -> tuple[list[ServerSentEvent], list[dict[str, Any]]]:
+    events = await follow(http, f"/v1/runs/{run['id']}/events")
     messages = (await http.get(f"/v1/sessions/{run['session_id']}/messages?limit=1000")).json()["data"]
-    return heard, messages
+    return events, messages
 
 
-def _check(heard: list[Heard], messages: list[dict[str, Any]]) -> None:
-    assert [one.number for one in heard] == list(range(1, len(heard) + 1))
-    ends = [one.name for one in heard if one.name in ("run.completed", "run.failed", "run.stopped")]
-    assert ends == ["run.completed"] == [heard[-1].name]
-    calls = Counter((one.name, one.data["call_id"]) for one in heard if one.name in ("tool.started", "tool.completed"))
+def _check(events: list[ServerSentEvent], messages: list[dict[str, Any]]) -> None:
+    assert [one.number for one in events] == list(range(1, len(events) + 1))
+    ends = [one.name for one in events if one.name in ("run.completed", "run.failed", "run.stopped")]
+    assert ends == ["run.completed"] == [events[-1].name]
+    calls = Counter((one.name, one.data["call_id"]) for one in events if one.name in ("tool.started", "tool.completed"))
     assert set(calls.values()) == {1}
     assert len(calls) == 2 * len({call for _, call in calls})
     said = [
@@ -50,7 +50,7 @@ def _check(heard: list[Heard], messages: list[dict[str, Any]]) -> None:
         for one in messages
         if one["role"] == "assistant"
     ]
-    assert [one.data["text"] for one in heard if one.name == "message.completed"] == [words for words in said if words]
+    assert [one.data["text"] for one in events if one.name == "message.completed"] == [words for words in said if words]
 
 
 @pytest.fixture
@@ -69,8 +69,8 @@ async def test_every_run_is_reported_completely_after_any_kill(
     model.answering(_answer)
     settings = ""
     if engine == "postgres":
-        place: Place = request.getfixturevalue("postgres_place")
-        settings = f'[store]\nurl = "{place.address}"\nschema = "{place.schema}"\n'
+        store_location: StoreLocation = request.getfixturevalue("postgres_location")
+        settings = f'[store]\nurl = "{store_location.address}"\nschema = "{store_location.schema}"\n'
     program = scripted_program(tmp_path, model, settings)
     servers = [await Server(program).start() for _ in range(2)]
     try:
@@ -87,7 +87,7 @@ async def test_every_run_is_reported_completely_after_any_kill(
     finally:
         for one in servers:
             await one.end()
-    for heard, messages in told:
-        _check(heard, messages)
+    for events, messages in told:
+        _check(events, messages)
     done = Counter((tmp_path / "workspaces" / "default" / "log").read_text().split())
     assert set(done.values()) == {1}

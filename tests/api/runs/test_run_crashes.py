@@ -9,9 +9,9 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.api.server_process import Heard, Server, client, follow, serving
+from tests.api.server_process import Server, ServerSentEvent, client, follow, serving
 from tests.app.program_with_model import scripted_program
-from tests.storage.engines import Place
+from tests.storage.engines import StoreLocation
 
 from talaria.testing.model_server import Ask, ModelServer, Say
 from talaria.testing.wait import until
@@ -23,8 +23,8 @@ _WORDS = "one two three four five six seven eight"
 async def server(request: pytest.FixtureRequest, tmp_path: Path, model: ModelServer) -> AsyncIterator[Server]:
     settings = ""
     if request.param == "postgres":
-        place: Place = request.getfixturevalue("postgres_place")
-        settings = f'[store]\nurl = "{place.address}"\nschema = "{place.schema}"\n'
+        store_location: StoreLocation = request.getfixturevalue("postgres_location")
+        settings = f'[store]\nurl = "{store_location.address}"\nschema = "{store_location.schema}"\n'
     async with serving(scripted_program(tmp_path, model, settings)) as served:
         yield served
 
@@ -35,17 +35,17 @@ async def _started(server: Server, words: str = "Go.") -> dict[str, Any]:
         return run
 
 
-async def _heard(server: Server, run: dict[str, Any], after: int = 0) -> list[Heard]:
+async def _events(server: Server, run: dict[str, Any], after: int = 0) -> list[ServerSentEvent]:
     async with client(server) as http:
         return await follow(http, f"/v1/runs/{run['id']}/events?after={after}")
 
 
-async def _until(server: Server, run: dict[str, Any], fits: Callable[[Heard], bool]) -> list[Heard]:
+async def _until(server: Server, run: dict[str, Any], fits: Callable[[ServerSentEvent], bool]) -> list[ServerSentEvent]:
     async with client(server) as http:
         return await follow(http, f"/v1/runs/{run['id']}/events", until=fits)
 
 
-async def _some(server: Server, run: dict[str, Any], after: int) -> list[Heard]:
+async def _some(server: Server, run: dict[str, Any], after: int) -> list[ServerSentEvent]:
     """Return the next events of a run."""
     async with client(server) as http:
         path = f"/v1/runs/{run['id']}/events?after={after}"
@@ -63,22 +63,22 @@ async def _waiting(http: httpx.AsyncClient, run: dict[str, Any], *, besides: str
     return found
 
 
-def _check(heard: list[Heard]) -> None:
+def _check(events: list[ServerSentEvent]) -> None:
     """Check what holds of every run, whatever happened to its servers."""
-    assert [one.number for one in heard] == list(range(1, len(heard) + 1))
+    assert [one.number for one in events] == list(range(1, len(events) + 1))
     counted = Counter(
-        (one.name, one.data["call_id"]) for one in heard if one.name in ("tool.started", "tool.completed")
+        (one.name, one.data["call_id"]) for one in events if one.name in ("tool.started", "tool.completed")
     )
     assert set(counted.values()) <= {1}
     assert {call for name, call in counted if name == "tool.started"} == {
         call for name, call in counted if name == "tool.completed"
     }
-    assert [one.name for one in heard if one.name.startswith("run.")] == ["run.queued", heard[-1].name]
-    assert sum(one.name == "turn.started" for one in heard) == 1
+    assert [one.name for one in events if one.name.startswith("run.")] == ["run.queued", events[-1].name]
+    assert sum(one.name == "turn.started" for one in events) == 1
 
 
-def _messages(heard: list[Heard]) -> list[str]:
-    return [one.data["text"] for one in heard if one.name == "message.completed"]
+def _messages(events: list[ServerSentEvent]) -> list[str]:
+    return [one.data["text"] for one in events if one.name == "message.completed"]
 
 
 @pytest.mark.one_engine
@@ -88,14 +88,14 @@ async def test_a_run_continues_when_its_server_is_killed_while_it_speaks(server:
     before = await _until(server, run, lambda one: one.name == "text.delta")
     await server.kill()
     await server.start()
-    heard = [*before, *await _heard(server, run, len(before))]
-    _check(heard)
-    assert [one.name for one in heard].count("turn.resumed") == 1
-    assert _messages(heard) == [_WORDS]
-    resumed = [one.name for one in heard].index("turn.resumed")
-    assert "".join(one.data["text"] for one in heard[resumed:] if one.name == "text.delta") == _WORDS
-    assert heard[-1].data == {"type": "run.completed", "text": _WORDS}
-    assert await _heard(server, run) == heard
+    events = [*before, *await _events(server, run, len(before))]
+    _check(events)
+    assert [one.name for one in events].count("turn.resumed") == 1
+    assert _messages(events) == [_WORDS]
+    resumed = [one.name for one in events].index("turn.resumed")
+    assert "".join(one.data["text"] for one in events[resumed:] if one.name == "text.delta") == _WORDS
+    assert events[-1].data == {"type": "run.completed", "text": _WORDS}
+    assert await _events(server, run) == events
 
 
 @pytest.mark.one_engine
@@ -112,10 +112,10 @@ async def test_a_call_whose_outcome_is_unknown_is_reported_as_cut_off(server: Se
     await until(is_begun)
     await server.kill()
     await server.start()
-    heard = await _heard(server, run)
-    _check(heard)
-    assert _messages(heard) == ["Wait.", "It was cut off."]
-    (completed,) = [one.data for one in heard if one.name == "tool.completed"]
+    events = await _events(server, run)
+    _check(events)
+    assert _messages(events) == ["Wait.", "It was cut off."]
+    (completed,) = [one.data for one in events if one.name == "tool.completed"]
     assert completed["failed"]
 
 
@@ -135,9 +135,9 @@ async def test_a_run_pending_approval_asks_again(server: Server, model: ModelSer
         assert stale.status_code == 404
         body = {"id": again["id"], "decision": "approve"}
         assert (await http.post(f"/v1/runs/{run['id']}/approval", json=body)).status_code == 200
-        heard = await follow(http, f"/v1/runs/{run['id']}/events")
-    _check(heard)
-    closed = [one.data["id"] for one in heard if one.name == "question.closed"]
+        events = await follow(http, f"/v1/runs/{run['id']}/events")
+    _check(events)
+    closed = [one.data["id"] for one in events if one.name == "question.closed"]
     assert closed == [asked["id"], again["id"]]
     assert not kept.exists()
 
@@ -153,9 +153,9 @@ async def test_a_stop_that_was_asked_for_counts_after_a_crash(server: Server, mo
         asked = await http.post(f"/v1/runs/{run['id']}/stop")
         assert asked.json()["status"] == "running"
         await server.kill()
-        heard = await follow(http, f"/v1/runs/{run['id']}/events")
-    _check(heard)
-    assert heard[-1].name == "run.stopped"
+        events = await follow(http, f"/v1/runs/{run['id']}/events")
+    _check(events)
+    assert events[-1].name == "run.stopped"
     await server.start()
 
 
@@ -172,10 +172,10 @@ async def test_killed_again_and_again_a_run_comes_to_its_end(server: Server, mod
         after += len(await _some(server, run, after))
         await server.kill()
         await server.start()
-    heard = await _heard(server, run)
-    _check(heard)
-    assert heard[-1].data["text"] == "All done."
-    messages = _messages(heard)
+    events = await _events(server, run)
+    _check(events)
+    assert events[-1].data["text"] == "All done."
+    messages = _messages(events)
     assert len(messages) == len(set(messages))
 
 
@@ -183,7 +183,7 @@ async def test_two_servers_share_the_runs_of_a_store(server: Server, model: Mode
     model.otherwise(Say(_WORDS, pause=0.02))
     async with serving(server.program) as other:
         runs = [await _started(one, f"Go {number}.") for number, one in enumerate((server, other) * 4)]
-        told = await asyncio.gather(*(_heard(one, run) for run in runs for one in (server, other)))
+        told = await asyncio.gather(*(_events(one, run) for run in runs for one in (server, other)))
     for here, there in zip(told[::2], told[1::2], strict=True):
         assert here == there
         _check(here)
@@ -211,9 +211,9 @@ async def test_when_one_server_dies_the_other_takes_its_runs_over(server: Server
     await _until(server, run, lambda one: one.name == "text.delta")
     async with serving(server.program) as other:
         await server.kill()
-        heard = await _heard(other, run)
-    _check(heard)
-    assert _messages(heard) == [_WORDS]
+        events = await _events(other, run)
+    _check(events)
+    assert _messages(events) == [_WORDS]
     await server.start()
 
 
@@ -226,6 +226,6 @@ async def test_a_run_that_cannot_be_resumed_fails_and_says_why(server: Server, m
     config = server.program.home / "profiles" / "default" / "config.toml"
     config.write_text(config.read_text().replace("[providers.mine]", "[providers.another]"))
     await server.start()
-    heard = await _heard(server, run)
-    assert heard[-1].name == "run.failed"
-    assert "mine" in heard[-1].data["error"]
+    events = await _events(server, run)
+    assert events[-1].name == "run.failed"
+    assert "mine" in events[-1].data["error"]

@@ -6,7 +6,7 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.api.server_process import PATIENCE, Heard, Server, client, follow, serving
+from tests.api.server_process import PATIENCE, Server, ServerSentEvent, client, follow, serving
 from tests.app.program_with_model import scripted_program
 
 from talaria.testing.model_server import Ask, Fail, ModelServer, Say
@@ -37,17 +37,17 @@ async def _in_state(http: httpx.AsyncClient, run: dict[str, Any], *states: str) 
     return found
 
 
-def _names(heard: list[Heard]) -> list[str]:
-    return [one.name for one in heard]
+def _names(events: list[ServerSentEvent]) -> list[str]:
+    return [one.name for one in events]
 
 
 async def test_a_run_tells_all_that_happens_and_ends(http: httpx.AsyncClient, model: ModelServer) -> None:
     model.script(_LOOK, Say("Seen."))
     run = await _start(http, metadata={"ticket": "7"})
     assert run["status"] == "queued"
-    heard = await follow(http, f"/v1/runs/{run['id']}/events")
-    assert [one.number for one in heard] == list(range(1, len(heard) + 1))
-    telling = [name for name in _names(heard) if name not in ("text.delta", "tool.progress")]
+    events = await follow(http, f"/v1/runs/{run['id']}/events")
+    assert [one.number for one in events] == list(range(1, len(events) + 1))
+    telling = [name for name in _names(events) if name not in ("text.delta", "tool.progress")]
     assert telling == [
         "run.queued",
         "turn.started",
@@ -59,7 +59,7 @@ async def test_a_run_tells_all_that_happens_and_ends(http: httpx.AsyncClient, mo
         "message.completed",
         "run.completed",
     ]
-    assert "".join(one.data["text"] for one in heard if one.name == "text.delta") == "Let me look.Seen."
+    assert "".join(one.data["text"] for one in events if one.name == "text.delta") == "Let me look.Seen."
     over = await _state(http, run)
     assert (over["status"], over["output"], over["metadata"]) == ("completed", "Seen.", {"ticket": "7"})
     assert (await http.get(f"/v1/sessions/{run['session_id']}")).json()["model"] == "scripted"
@@ -111,8 +111,8 @@ async def test_runs_of_one_session_come_one_after_the_other(http: httpx.AsyncCli
     messages = (await http.get(f"/v1/sessions/{first['session_id']}/messages")).json()["data"]
     assert [one["text"] for one in messages] == ["Go.", "first", "And?", "second", "And then?", "third"]
     for run, output in zip(later, outputs[1:], strict=True):
-        heard = await follow(http, f"/v1/runs/{run['id']}/events")
-        assert (heard[1].name, heard[-1].data["text"]) == ("turn.started", output)
+        events = await follow(http, f"/v1/runs/{run['id']}/events")
+        assert (events[1].name, events[-1].data["text"]) == ("turn.started", output)
 
 
 async def test_a_running_run_is_stopped(http: httpx.AsyncClient, model: ModelServer) -> None:
@@ -121,8 +121,8 @@ async def test_a_running_run_is_stopped(http: httpx.AsyncClient, model: ModelSer
     await follow(http, f"/v1/runs/{run['id']}/events", until=lambda one: one.name == "text.delta")
     stopped = await http.post(f"/v1/runs/{run['id']}/stop")
     assert stopped.json()["status"] == "stopped"
-    heard = await follow(http, f"/v1/runs/{run['id']}/events")
-    assert _names(heard)[-2:] == ["message.completed", "run.stopped"]
+    events = await follow(http, f"/v1/runs/{run['id']}/events")
+    assert _names(events)[-2:] == ["message.completed", "run.stopped"]
     again = await http.post(f"/v1/runs/{run['id']}/stop")
     assert (again.status_code, again.json()["status"]) == (200, "stopped")
 
@@ -207,7 +207,7 @@ async def test_a_stopping_server_waits_for_no_answer_and_no_client(tmp_path: Pat
         async with asyncio.TaskGroup() as group:
             asked = asyncio.Event()
 
-            def hear(one: Heard) -> bool:
+            def hear(one: ServerSentEvent) -> bool:
                 if one.name == "question.asked":
                     asked.set()
                 return False
@@ -215,13 +215,13 @@ async def test_a_stopping_server_waits_for_no_answer_and_no_client(tmp_path: Pat
             following = group.create_task(follow(http, f"/v1/runs/{run['id']}/events", until=hear))
             await asked.wait()
             assert await server.end() == 0
-        heard = following.result()
-        assert heard[-1].name == "question.asked"
+        events = following.result()
+        assert events[-1].name == "question.asked"
         await server.start()
         http.base_url = server.url  # the port may be another one
         after = await follow(
             http,
-            f"/v1/runs/{run['id']}/events?after={heard[-1].number}",
+            f"/v1/runs/{run['id']}/events?after={events[-1].number}",
             until=lambda one: one.name == "question.asked",
         )
         assert _names(after) == ["question.closed", "turn.resumed", "question.asked"]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 from tests.api.in_process_server import Hosted, hosted
-from tests.contracts.session_leases import lane
+from tests.contracts.session_leases import claim_session_lease
 
 from talaria.contracts.store import Transaction
 from talaria.core.ids import SessionId
@@ -106,7 +106,7 @@ async def test_session_leased_by_another_worker_is_a_conflict(host: Hosted) -> N
     session_id = SessionId(named[SESSION])
 
     async def claim_session() -> bool:
-        claim = await host.application.store.write(lambda tx: lane(tx, LEASE * 10, session_id))
+        claim = await host.application.store.write(lambda tx: claim_session_lease(tx, LEASE * 10, session_id))
         return claim is not None
 
     await until(claim_session)

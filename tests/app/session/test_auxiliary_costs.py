@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tests.commands.command_fixture import Desk, open_desk
+from tests.commands.command_fixture import ChatClient, open_chat_client
 
 from talaria.testing.model_server import ModelServer, Say, Tokens
 from talaria.testing.wait import until
@@ -16,10 +16,10 @@ async def test_cost_of_a_title_counts_towards_the_caps(tmp_path: Path, server: M
         Say("Five.", usage=Tokens(100, 10)),
         Say("Small numbers", usage=Tokens(200, 20)),
     )
-    async with open_desk(tmp_path, server, SETTINGS, titled=True) as desk:
-        await desk.say("Two and three?")
+    async with open_chat_client(tmp_path, server, SETTINGS, titled=True) as client:
+        await client.say("Two and three?")
         await server.arrived(2)
-        assert await until(lambda: spent(desk, more_than=110)) == 330
+        assert await until(lambda: spent(client, more_than=110)) == 330
 
 
 async def test_cost_of_a_summary_counts_towards_the_caps(tmp_path: Path, server: ModelServer) -> None:
@@ -29,14 +29,14 @@ async def test_cost_of_a_summary_counts_towards_the_caps(tmp_path: Path, server:
         Say("Short.", usage=Tokens(100, 10)),
         Say("Goal: none.", usage=Tokens(300, 30)),
     )
-    async with open_desk(tmp_path, server, SETTINGS) as desk:
-        await desk.say("Say a lot.")
-        await desk.say("And a little.")
-        await desk.active_session.chat.conversation.compact()
-        assert await spent(desk) == 550
+    async with open_chat_client(tmp_path, server, SETTINGS) as client:
+        await client.say("Say a lot.")
+        await client.say("And a little.")
+        await client.active_session.chat.conversation.compact()
+        assert await spent(client) == 550
 
 
-async def spent(desk: Desk, *, more_than: int = 0) -> int:
+async def spent(client: ChatClient, *, more_than: int = 0) -> int:
     """Return the cost of this month in millionths of a dollar; 0 unless it exceeds ``more_than``."""
-    amount = await desk.application.store.read(lambda tx: tx.ledger.spent(f"all:{datetime.now(UTC):%Y-%m}"))
+    amount = await client.application.store.read(lambda tx: tx.ledger.spent(f"all:{datetime.now(UTC):%Y-%m}"))
     return amount if amount > more_than else 0

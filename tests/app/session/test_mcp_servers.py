@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.app import warm_program
 from tests.app.program_with_model import scripted_program, talk
-from tests.commands.command_fixture import open_desk
+from tests.commands.command_fixture import open_chat_client
 from tests.tools.mcp.warm_servers import settings_of
 
 from talaria.core.addresses import Address
@@ -104,7 +104,7 @@ async def test_mcp_server_receives_the_variables_of_its_session(
     dump = tmp_path / "told"
     script = f"env > {dump}; exec {shlex.join(warm_program.command('mcp_server_time'))}"
     settings = f'[mcp.time]\ncommand = "sh"\nargs = ["-c", "{script}"]\nconnect_timeout_seconds = 60\n'
-    async with open_desk(tmp_path, server, settings, chat=Address("telegram", "7"), key="k:7") as desk:
+    async with open_chat_client(tmp_path, server, settings, chat=Address("telegram", "7"), key="k:7") as client:
         lines = dump.read_text().splitlines()
-        assert f"TALARIA_SESSION_ID={desk.active_session.session_id}" in lines
+        assert f"TALARIA_SESSION_ID={client.active_session.session_id}" in lines
         assert {"TALARIA_SESSION_KEY=k:7", "TALARIA_SESSION_CHAT_ID=7", "TALARIA_SESSION_USER_ID="} <= set(lines)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.app.program import Program
-from tests.app.serving_process import process, said
+from tests.app.serving_process import process, send_message
 
 from talaria.contracts.stores.sessions import Viewer
 from talaria.testing.model_server import Ask, Say
@@ -39,13 +39,13 @@ async def test_session_uses_the_memory_provider_of_another_package(tmp_path: Pat
         chat = await here.open()
         add = Ask("memory", {"action": "add", "text": "Likes tea.", "book": "user"})
         here.server.script(Say(calls=[add]), Say("Saved."))
-        await said(chat, "I like tea")
+        await send_message(chat, "I like tea")
         assert "Likes tea." not in str(here.server.received[-1].json["messages"][0]), "an open session stays as it is"
         assert "Likes tea." in here.application.knowledge.memory.show(Viewer())
         assert "Likes tea." in (here.application.profile.folder / "elsewhere" / "USER.md").read_text()
         await chat.conversation.close()
         here.server.script(Say("Tea?"))
-        await said(await here.open(), "Hello")
+        await send_message(await here.open(), "Hello")
         assert "Likes tea." in str(here.server.received[-1].json["messages"][0])
 
 

@@ -14,8 +14,8 @@ from tests.app import warm_program
 from tests.app.program import Program
 from tests.app.warm_program import WarmProcess
 from tests.cli.chat.chat_screen import DANGEROUS, opened, ready, say
-from tests.storage.engines import Place
-from tests.system.gateway_workers import worker, workplace
+from tests.storage.engines import StoreLocation
+from tests.system.gateway_workers import gateway_program, worker
 
 from talaria.testing.loopback_platform import LoopbackNetwork
 from talaria.testing.model_server import Ask, ModelServer, Say
@@ -46,9 +46,9 @@ def program(request: pytest.FixtureRequest, tmp_path: Path, server: ModelServer,
     (tmp_path / "work").mkdir()
     store = ""
     if getattr(request, "param", "sqlite") == "postgres":
-        place: Place = request.getfixturevalue("postgres_place")
-        store = f'[store]\nurl = "{place.address}"\nschema = "{place.schema}"\n'
-    return workplace(tmp_path, server, network, access=OWNED, more=store)
+        store_location: StoreLocation = request.getfixturevalue("postgres_location")
+        store = f'[store]\nurl = "{store_location.address}"\nschema = "{store_location.schema}"\n'
+    return gateway_program(tmp_path, server, network, access=OWNED, more=store)
 
 
 @asynccontextmanager

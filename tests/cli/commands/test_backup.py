@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.app.program import Program
-from tests.cli.stored_sessions import converse, opened, read, said
+from tests.cli.stored_sessions import converse, opened, read, text_message
 
 from talaria.contracts.stores.sessions import NewSession, SessionFilter
 
@@ -120,7 +120,9 @@ def test_backup_is_consistent_during_concurrent_writes(program: Program, tmp_pat
         with opened(program) as database:
             session = database.read(lambda tx: tx.sessions.find(SessionFilter()))[0]
             while not done.is_set():
-                database.write(lambda tx: tx.messages.append(session.id, [said("more"), said("and more")]))
+                database.write(
+                    lambda tx: tx.messages.append(session.id, [text_message("more"), text_message("and more")])
+                )
 
     writer = threading.Thread(target=write_repeatedly)
     writer.start()
@@ -136,7 +138,7 @@ def test_backup_is_consistent_during_concurrent_writes(program: Program, tmp_pat
 
 
 def _store_session(program: Program, title: str, *texts: str) -> None:
-    converse(program, NewSession(source="cli", title=title), *map(said, texts))
+    converse(program, NewSession(source="cli", title=title), *map(text_message, texts))
 
 
 def _titles(program: Program) -> set[str]:

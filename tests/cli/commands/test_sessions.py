@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from tests.app.program import Outcome, Program
-from tests.cli.stored_sessions import converse, days_ago, read, said, session_ids, write
+from tests.cli.stored_sessions import converse, days_ago, read, session_ids, text_message, write
 
 from talaria.cli.commands.sessions.command import add_arguments
 from talaria.cli.parser import Parser
@@ -28,7 +28,7 @@ def on_screen(program: Program, *arguments: str, typed: str = "", columns: int =
 
 
 def create_titled(program: Program, title: str, *, at: datetime | None = None) -> Session:
-    return converse(program, NewSession(source="cli", title=title), said("Hello"), at=at)
+    return converse(program, NewSession(source="cli", title=title), text_message("Hello"), at=at)
 
 
 def read_sessions(program: Program) -> dict[SessionId, Session]:
@@ -54,7 +54,7 @@ def test_empty_list_shows_a_hint_on_a_terminal_only(program: Program) -> None:
 
 def test_list_is_ordered_by_last_use_with_metrics(program: Program) -> None:
     old = create_titled(program, "Old", at=datetime.now(UTC) - timedelta(hours=2, minutes=5))
-    new = converse(program, NewSession(source="telegram", title="New"), said("One"), said("Two"))
+    new = converse(program, NewSession(source="telegram", title="New"), text_message("One"), text_message("Two"))
     write(program, lambda store: store.usage.add(new.id, Usage(calls=1, cost_microdollars=1_230_000)))
     assert program.run("sessions", "list").out == (
         f"{new.id}\tNew\ttelegram\t2\t$1.23\tjust now\n{old.id}\tOld\tcli\t1\t\t2 h ago\n"
@@ -62,14 +62,19 @@ def test_list_is_ordered_by_last_use_with_metrics(program: Program) -> None:
 
 
 def test_untitled_session_is_listed_by_its_first_message(program: Program) -> None:
-    converse(program, NewSession(source="cli"), said("Be brief.", role="system"), said("Which train\ngoes to Rome?"))
+    converse(
+        program,
+        NewSession(source="cli"),
+        text_message("Be brief.", role="system"),
+        text_message("Which train\ngoes to Rome?"),
+    )
     assert "\tWhich train goes to Rome?\t" in program.run("sessions", "list").out
     assert json.loads(program.run("sessions", "list", "--json").out)[0]["title"] == ""
 
 
 def test_untitled_session_is_found_by_its_first_message(program: Program) -> None:
-    rome = converse(program, NewSession(source="cli"), said("Which train goes to ROME?"))
-    oslo = converse(program, NewSession(source="cli", title="Trip to Oslo"), said("Not to Rome"))
+    rome = converse(program, NewSession(source="cli"), text_message("Which train goes to ROME?"))
+    oslo = converse(program, NewSession(source="cli", title="Trip to Oslo"), text_message("Not to Rome"))
     assert session_ids(program, "list", "--matching", "rome") == [rome.id]
     assert session_ids(program, "list", "--matching", "T") == [oslo.id, rome.id]
     assert session_ids(program, "list", "--matching", "trip to oslo") == [oslo.id]
@@ -190,10 +195,10 @@ def test_session_is_shown_with_details_and_messages(program: Program) -> None:
     session = converse(
         program,
         NewSession(source="cli", title="Packing", model="large"),
-        said("What do I pack?", Image("photo.png"), File("list.pdf", "list.pdf")),
-        said("Let me see.", *calls, role="assistant"),
-        said("", ToolResult("c1", "socks\nhat\n" * 100, failed=True), role="tool"),
-        said("Socks and a hat.", role="assistant"),
+        text_message("What do I pack?", Image("photo.png"), File("list.pdf", "list.pdf")),
+        text_message("Let me see.", *calls, role="assistant"),
+        text_message("", ToolResult("c1", "socks\nhat\n" * 100, failed=True), role="tool"),
+        text_message("Socks and a hat.", role="assistant"),
     )
     shown = program.run("sessions", "show", session.id).out
     assert shown.startswith(f"Packing\nid         {session.id}\nsource     cli\nmodel      large\n")
@@ -205,7 +210,9 @@ def test_session_is_shown_with_details_and_messages(program: Program) -> None:
 
 
 def test_roles_are_coloured_on_a_terminal(program: Program) -> None:
-    converse(program, NewSession(source="cli", title="Trip"), said("Hi"), said("Hello", role="assistant"))
+    converse(
+        program, NewSession(source="cli", title="Trip"), text_message("Hi"), text_message("Hello", role="assistant")
+    )
     shown = on_screen(program, "show", "trip")
     assert "\x1b[36m\x1b[1muser\x1b[0m" in shown
     assert "\x1b[32m\x1b[1massistant\x1b[0m" in shown
@@ -213,7 +220,7 @@ def test_roles_are_coloured_on_a_terminal(program: Program) -> None:
 
 
 def test_long_transcript_is_shown_from_its_end_unless_all_is_requested(program: Program) -> None:
-    converse(program, NewSession(source="cli", title="Long"), *(said(f"number {n}.") for n in range(1, 31)))
+    converse(program, NewSession(source="cli", title="Long"), *(text_message(f"number {n}.") for n in range(1, 31)))
     ending = program.run("sessions", "show", "long").out
     assert "… 10 earlier messages; --all shows everything\n" in ending
     assert ending.count("number") == 20
@@ -228,7 +235,7 @@ def test_long_transcript_is_shown_from_its_end_unless_all_is_requested(program: 
 
 def test_times_are_shown_in_the_zone_of_the_settings(program: Program) -> None:
     at = datetime(2026, 7, 1, 23, 30, tzinfo=UTC)
-    converse(program, NewSession(source="cli", title="Late"), said("Good night", at=at), at=at)
+    converse(program, NewSession(source="cli", title="Late"), text_message("Good night", at=at), at=at)
     shown = program.run("sessions", "show", "late", env={"TALARIA__CLI__TIME_ZONE": "Asia/Tokyo"}).out
     assert "user · 2026-07-02 08:30\n" in shown
     assert "started    2026-07-02 08:30\n" in shown
@@ -240,7 +247,10 @@ def test_times_are_shown_in_the_zone_of_the_settings(program: Program) -> None:
 def test_search_shows_messages_with_highlighted_matches(program: Program) -> None:
     at = datetime(2026, 7, 1, tzinfo=UTC)
     session = converse(
-        program, NewSession(source="cli", title="Trip"), said("No"), said("The night train to Rome.", at=at)
+        program,
+        NewSession(source="cli", title="Trip"),
+        text_message("No"),
+        text_message("The night train to Rome.", at=at),
     )
     assert program.run("sessions", "search", "night", "rome").out == (
         f"{session.id}\t2\tuser\t2026-07-01T00:00:00+00:00\tTrip\tThe [night] train to [Rome].\n"
@@ -250,7 +260,7 @@ def test_search_shows_messages_with_highlighted_matches(program: Program) -> Non
 
 
 def test_matches_are_highlighted_on_a_terminal(program: Program) -> None:
-    session = converse(program, NewSession(source="cli", title="Trip"), said("The night train."))
+    session = converse(program, NewSession(source="cli", title="Trip"), text_message("The night train."))
     shown = on_screen(program, "search", "night")
     assert "The \x1b[1m\x1b[33mnight\x1b[0m train." in shown
     assert session.id in shown
@@ -261,8 +271,10 @@ def test_matches_are_highlighted_on_a_terminal(program: Program) -> None:
 
 def test_search_is_filtered_by_source_role_session_and_time(program: Program) -> None:
     old, new = days_ago(30), days_ago(1)
-    one = converse(program, NewSession(source="cli", title="One"), said("train", at=old), said("train", at=new))
-    two = converse(program, NewSession(source="telegram"), said("train", role="assistant", at=old))
+    one = converse(
+        program, NewSession(source="cli", title="One"), text_message("train", at=old), text_message("train", at=new)
+    )
+    two = converse(program, NewSession(source="telegram"), text_message("train", role="assistant", at=old))
 
     def find_positions(*arguments: str) -> list[tuple[str, int]]:
         found = json.loads(program.run("sessions", "search", "train", "--json", *arguments).out)
@@ -281,8 +293,8 @@ def test_search_is_filtered_by_source_role_session_and_time(program: Program) ->
 
 
 def test_search_terms_that_look_like_options_follow_two_dashes(program: Program) -> None:
-    converse(program, NewSession(source="cli", title="One"), said("train and plane"))
-    two = converse(program, NewSession(source="cli", title="Two"), said("train only"))
+    converse(program, NewSession(source="cli", title="One"), text_message("train and plane"))
+    two = converse(program, NewSession(source="cli", title="Two"), text_message("train only"))
     assert session_ids(program, "search", "--", "train", "-plane") == [two.id]
     assert session_ids(program, "search", "--limit", "5", "train", "--", "-plane") == [two.id]
     assert session_ids(program, "search", "--", "-plane", "train") == [two.id]
@@ -366,10 +378,10 @@ def test_delete_without_a_terminal_requires_yes(program: Program) -> None:
 
 
 def test_prune_deletes_old_sessions_except_titled_and_archived_ones(program: Program) -> None:
-    old = converse(program, NewSession(source="cli"), said("old words"), at=days_ago(100))
-    young = converse(program, NewSession(source="cli"), said("young"), at=days_ago(80))
+    old = converse(program, NewSession(source="cli"), text_message("old words"), at=days_ago(100))
+    young = converse(program, NewSession(source="cli"), text_message("young"), at=days_ago(80))
     named = create_titled(program, "Named", at=days_ago(100))
-    stored = converse(program, NewSession(source="cli"), said("stored"), at=days_ago(100))
+    stored = converse(program, NewSession(source="cli"), text_message("stored"), at=days_ago(100))
     archive(program, stored)
     done = program.run("sessions", "prune", "--yes")
     assert done == Outcome(0, "Deleted 1 session with 1 message (9 B of text).\n")
@@ -381,7 +393,7 @@ def test_prune_deletes_old_sessions_except_titled_and_archived_ones(program: Pro
 
 
 def test_prune_dry_run_lists_sessions_and_deletes_nothing(program: Program) -> None:
-    session = converse(program, NewSession(source="cli"), said("x" * 1500), said("y"), at=days_ago(200))
+    session = converse(program, NewSession(source="cli"), text_message("x" * 1500), text_message("y"), at=days_ago(200))
     listed = program.run("sessions", "prune", "--dry-run")
     assert listed.out == f"{session.id}\t\tcli\t2\t1.5 kB\t{days_ago(200):%Y-%m-%d}\n"
     assert listed.err == "Would delete 1 session with 2 messages (1.5 kB of text).\n"
@@ -391,8 +403,8 @@ def test_prune_dry_run_lists_sessions_and_deletes_nothing(program: Program) -> N
 
 
 def test_prune_age_comes_from_the_command_line_or_the_settings(program: Program) -> None:
-    converse(program, NewSession(source="cli"), said("x"), at=days_ago(10))
-    converse(program, NewSession(source="telegram"), said("x"), at=days_ago(5))
+    converse(program, NewSession(source="cli"), text_message("x"), at=days_ago(10))
+    converse(program, NewSession(source="telegram"), text_message("x"), at=days_ago(5))
 
     def count(*arguments: str, env: dict[str, str] | None = None) -> int:
         return len(json.loads(program.run("sessions", "prune", "--dry-run", "--json", *arguments, env=env).out))
@@ -407,14 +419,14 @@ def test_prune_age_comes_from_the_command_line_or_the_settings(program: Program)
 def test_empty_option_prunes_only_empty_sessions_older_than_a_day(program: Program) -> None:
     empty = converse(program, NewSession(source="cli"), at=days_ago(2))
     fresh = converse(program, NewSession(source="cli"))
-    full = converse(program, NewSession(source="cli"), said("x"), at=days_ago(2))
+    full = converse(program, NewSession(source="cli"), text_message("x"), at=days_ago(2))
     assert "Deleted 1 session with 0 messages" in program.run("sessions", "prune", "--empty", "--yes").out
     assert set(read_sessions(program)) == {fresh.id, full.id}
     assert empty.id not in read_sessions(program)
 
 
 def test_prune_asks_on_a_terminal_and_is_refused_without_one(program: Program) -> None:
-    session = converse(program, NewSession(source="cli"), said("x"), at=days_ago(100))
+    session = converse(program, NewSession(source="cli"), text_message("x"), at=days_ago(100))
     assert "Add --yes" in program.run("sessions", "prune").err
     assert "Nothing was deleted." in on_screen(program, "prune", typed="n\n")
     assert set(read_sessions(program)) == {session.id}
@@ -425,21 +437,26 @@ def test_prune_asks_on_a_terminal_and_is_refused_without_one(program: Program) -
 
 
 def test_branch_and_its_parent_are_pruned_together(program: Program) -> None:
-    parent = converse(program, NewSession(source="cli"), said("shared"), said("more"), at=days_ago(100))
+    parent = converse(program, NewSession(source="cli"), text_message("shared"), text_message("more"), at=days_ago(100))
     branch = NewSession(source="cli", parent_id=parent.id, parent_seq=1)
-    converse(program, branch, said("own"), at=days_ago(99))
+    converse(program, branch, text_message("own"), at=days_ago(99))
     done = program.run("sessions", "prune", "--yes")
     assert done.out == "Deleted 2 sessions with 3 messages (13 B of text).\n"
     assert read_sessions(program) == {}
 
 
 def test_search_finds_messages_that_are_not_indexed_yet(program: Program) -> None:
-    converse(program, NewSession(source="cli"), said("an early heron"), *(said(f"filler {n}") for n in range(2_500)))
+    converse(
+        program,
+        NewSession(source="cli"),
+        text_message("an early heron"),
+        *(text_message(f"filler {n}") for n in range(2_500)),
+    )
     assert "early" in program.run("sessions", "search", "heron").out
 
 
 def test_files_of_a_deleted_session_are_deleted(program: Program) -> None:
-    session = converse(program, NewSession(source="cli"), said("hello"))
+    session = converse(program, NewSession(source="cli"), text_message("hello"))
     outputs, media = (program.home / "profiles" / "default" / name / session.id for name in ("outputs", "media"))
     for folder in (outputs, media):
         folder.mkdir(parents=True)

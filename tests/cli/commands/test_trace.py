@@ -8,7 +8,7 @@ from xml.etree.ElementTree import Element, fromstring
 
 import pytest
 from tests.app.program import Outcome, Program
-from tests.runtime.recorded_turns import Diary
+from tests.runtime.recorded_turns import TurnHistory
 
 from talaria.cli.commands.trace.command import TraceCommand
 from talaria.cli.commands.trace.format import format_seconds, format_tokens
@@ -32,8 +32,8 @@ def program(tmp_path: Path) -> Program:
     return Program(tmp_path)
 
 
-def diary(program: Program, title: str = "Night train") -> Diary:
-    return Diary(Profiles(program.home).active().database_file, NewSession(source="cli", title=title))
+def history(program: Program, title: str = "Night train") -> TurnHistory:
+    return TurnHistory(Profiles(program.home).active().database_file, NewSession(source="cli", title=title))
 
 
 def trace(program: Program, *arguments: str) -> Outcome:
@@ -42,7 +42,7 @@ def trace(program: Program, *arguments: str) -> Outcome:
 
 async def record_two_turns(program: Program) -> None:
     """Record two turns: one with sequential and parallel tools, one that was stopped during a tool."""
-    async with diary(program) as recorded:
+    async with history(program) as recorded:
         turn = await recorded.begin()
         await turn.model(1.5, SMALL, first=0.5)
         await turn.tool("read_file", "notes.txt", 0.25)
@@ -122,7 +122,7 @@ async def test_ambiguous_turn_id_is_refused(program: Program) -> None:
 
 
 async def test_session_without_turns_is_reported(program: Program) -> None:
-    async with diary(program):
+    async with history(program):
         pass
     assert trace(program) == Outcome(0, "", "This session has no turns yet.\n")
     assert json.loads(trace(program, "--json").out)["turns"] == []
@@ -133,7 +133,7 @@ def test_unknown_session_is_refused_with_a_hint_to_the_list(program: Program) ->
 
 
 async def test_failure_is_shown_below_its_turn(program: Program) -> None:
-    async with diary(program) as recorded:
+    async with history(program) as recorded:
         turn = await recorded.begin()
         await turn.model(1, SMALL)
         await turn.end(TurnFailed("The model's provider refused my key."))
@@ -141,7 +141,7 @@ async def test_failure_is_shown_below_its_turn(program: Program) -> None:
 
 
 async def test_running_turn_shows_running_and_interrupted_tools(program: Program) -> None:
-    async with diary(program) as recorded:
+    async with history(program) as recorded:
         turn = await recorded.begin()
         await turn.model(1, SMALL)
         await turn.begin_tool("terminal", "make")
@@ -155,7 +155,7 @@ async def test_running_turn_shows_running_and_interrupted_tools(program: Program
 
 
 async def test_control_characters_of_tools_and_models_are_escaped(program: Program) -> None:
-    async with diary(program) as recorded:
+    async with history(program) as recorded:
         turn = await recorded.begin()
         await turn.model(1, SMALL, model="evil\x1b[2J\nmodel")
         await turn.tool("terminal", "a\x1b[2J\nb", 1, failure="c\x1b[2J\nd")
@@ -196,7 +196,7 @@ def test_contradictory_options_are_a_usage_error(program: Program, arguments: li
 
 
 async def record_breaks(program: Program) -> None:
-    async with diary(program) as recorded:
+    async with history(program) as recorded:
         turn = await recorded.begin()
         await turn.model(1, SMALL)
         await turn.end()
@@ -246,7 +246,7 @@ async def test_session_without_prefix_breaks_lists_none(program: Program) -> Non
 
 
 async def test_prefix_breaks_are_found_among_many_events(program: Program) -> None:
-    async with diary(program) as recorded:
+    async with history(program) as recorded:
         stream = f"session:{recorded.session.id}"
         await recorded.write(lambda tx: tx.events.append(stream, [("other", "")] * 2500))
         await recorded.break_prefix("the model was changed")
@@ -311,7 +311,7 @@ async def test_html_page_loads_no_external_resources(program: Program) -> None:
 
 async def test_texts_are_escaped_in_the_chart(program: Program) -> None:
     title = 'Night <script>alert(1)</script> & "more" \x00\x1b\ufffe\''
-    async with diary(program, title) as recorded:
+    async with history(program, title) as recorded:
         turn = await recorded.begin()
         await turn.model(1, SMALL, model="<b>&amp;")
         await turn.tool("terminal", "echo '<&>' \ud83d\ude00".encode("utf-16", "surrogatepass").decode("utf-16"), 1)
@@ -340,7 +340,7 @@ async def test_existing_chart_file_is_replaced_only_with_force(program: Program,
 
 
 async def test_empty_and_instant_turns_can_be_drawn(program: Program) -> None:
-    async with diary(program) as recorded:
+    async with history(program) as recorded:
         turn = await recorded.begin()
         await turn.end()
         turn = await recorded.begin()

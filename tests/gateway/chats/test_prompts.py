@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.gateway.in_process_gateway import served
+from tests.gateway.in_process_gateway import run_gateway
 from tests.platforms.discord.far_side import discord_far_side
 from tests.platforms.slack.far_side import slack_far_side
 from tests.platforms.telegram.far_side import telegram_far_side
@@ -40,7 +40,7 @@ async def asked_question(
 ) -> AsyncIterator[tuple[str, str]]:
     """Ask Ann a question; yield the id of its message and the value of its first button."""
     server.script(QUESTION, Say("Fine."))
-    async with served(tmp_path, network.platform(), server.url):
+    async with run_gateway(tmp_path, network.platform(), server.url):
         network.say("ann", "go")
         await network.until(lambda: any(post.buttons for post in network.posts))
         question = next(post for post in network.posts if post.buttons)
@@ -52,7 +52,7 @@ async def test_answered_question_shows_the_decision_instead_of_buttons(
     name: str, tmp_path: Path, server: ModelServer
 ) -> None:
     server.script(QUESTION, Say("Fine."))
-    async with FAR_SIDES[name]() as side, served(tmp_path, side.platform, server.url) as gateway:
+    async with FAR_SIDES[name]() as side, run_gateway(tmp_path, side.platform, server.url) as gateway:
         await until_seen(side, lambda _: gateway.network.status.state == "connected")
         await side.says(side.private, "go")
         seen = await until_seen(side, lambda found: any(one.buttons for one in found))

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from msgspec import structs
-from tests.gateway.in_process_gateway import SmallGateway, served
-from tests.tools.process.process_fixture import sleeping
+from tests.gateway.in_process_gateway import InProcessGateway, run_gateway
+from tests.tools.process.process_fixture import start_sleeping_process
 
 from talaria.contracts.background_processes import BackgroundProcess
 from talaria.contracts.platform import Incoming, PlatformCapabilities, Sender
@@ -40,7 +40,7 @@ def key_of(chat: str) -> str:
     return build_session_key(Address("loopback", chat))
 
 
-def chat_of(gateway: SmallGateway, chat: str) -> Chat:
+def chat_of(gateway: InProcessGateway, chat: str) -> Chat:
     room = gateway.chats.find(key_of(chat))
     assert room is not None
     return room
@@ -54,21 +54,21 @@ async def say(network: LoopbackNetwork, chat: str, text: str) -> str:
     return network.shown(chat)[-1]
 
 
-async def start_process(gateway: SmallGateway, chat: str) -> BackgroundProcess:
+async def start_process(gateway: InProcessGateway, chat: str) -> BackgroundProcess:
     """Start a background process in the session of a chat."""
-    return await sleeping(gateway.application.processes, chat_of(gateway, chat).active_session.session_id)
+    return await start_sleeping_process(gateway.application.processes, chat_of(gateway, chat).active_session.session_id)
 
 
 async def until_ended(process: BackgroundProcess) -> None:
     await until(lambda: not is_running(process.pid))
 
 
-async def until_idle(gateway: SmallGateway, chat: str) -> None:
+async def until_idle(gateway: InProcessGateway, chat: str) -> None:
     """Wait for the end of the turn: its answer is shown a moment before, and some commands are refused until then."""
     await until(lambda: not chat_of(gateway, chat).active_session.busy)
 
 
-async def until_evicted(gateway: SmallGateway, chat: str) -> None:
+async def until_evicted(gateway: InProcessGateway, chat: str) -> None:
     await until(lambda: gateway.chats.find(key_of(chat)) is None)
 
 
@@ -80,7 +80,7 @@ async def test_next_turn_reuses_the_agent_and_its_prompt(
     tmp_path: Path, server: ModelServer, network: LoopbackNetwork
 ) -> None:
     server.answering(lambda received: Say(f"re: {received.question}"))
-    async with served(tmp_path, network.platform(), server.url, settings=OWNED) as gateway:
+    async with run_gateway(tmp_path, network.platform(), server.url, settings=OWNED) as gateway:
         await say(network, "ann", "one")
         room, chat = chat_of(gateway, "ann"), chat_of(gateway, "ann").active_session.chat
         await say(network, "ann", "two")
@@ -101,7 +101,7 @@ async def test_workspace_and_processes_survive_eviction_and_end_with_a_new_sessi
         return Say("ok")
 
     server.answering(answer)
-    async with served(tmp_path, network.platform(), server.url, settings=ONE_ROOM) as gateway:
+    async with run_gateway(tmp_path, network.platform(), server.url, settings=ONE_ROOM) as gateway:
         await say(network, "ann", "run mkdir sub && cd sub && export MINE=hush")
         process = await start_process(gateway, "ann")
         session_id, chat = (
@@ -127,7 +127,7 @@ async def test_idle_reset_ends_the_processes_of_an_evicted_chat(
 ) -> None:
     server.answering(lambda received: Say(f"re: {received.question}"))
     hourly = f'{ONE_ROOM}[platforms.loopback]\nreset = "idle"\nreset_idle_minutes = 60\n'
-    async with served(tmp_path, network.platform(), server.url, settings=hourly) as gateway:
+    async with run_gateway(tmp_path, network.platform(), server.url, settings=hourly) as gateway:
         await say(network, "ann", "hello")
         process = await start_process(gateway, "ann")
         session_id = chat_of(gateway, "ann").active_session.session_id
@@ -150,7 +150,7 @@ async def test_changed_model_setting_replaces_the_agent_and_continues_the_sessio
     tmp_path: Path, server: ModelServer, network: LoopbackNetwork
 ) -> None:
     server.answering(lambda received: Say(f"re: {received.question}"))
-    async with served(tmp_path, network.platform(), server.url, settings=OWNED) as gateway:
+    async with run_gateway(tmp_path, network.platform(), server.url, settings=OWNED) as gateway:
         await say(network, "ann", "one")
         await say(network, "bob", "one")
         process = await start_process(gateway, "ann")
@@ -177,7 +177,7 @@ async def test_agent_spec_is_checked_only_after_a_change_of_settings_or_preferen
     tmp_path: Path, server: ModelServer, network: LoopbackNetwork
 ) -> None:
     server.answering(lambda received: Say(f"re: {received.question}"))
-    async with served(tmp_path, network.platform(), server.url, settings=OWNED) as gateway:
+    async with run_gateway(tmp_path, network.platform(), server.url, settings=OWNED) as gateway:
         await say(network, "ann", "one")
         await say(network, "ann", "two")
         chat = chat_of(gateway, "ann").active_session.chat
@@ -202,7 +202,7 @@ async def test_reasoning_effort_is_changed_without_replacing_the_agent(
     tmp_path: Path, server: ModelServer, network: LoopbackNetwork
 ) -> None:
     server.answering(lambda received: Say(f"re: {received.question}"))
-    async with served(tmp_path, network.platform(), server.url, settings=OWNED) as gateway:
+    async with run_gateway(tmp_path, network.platform(), server.url, settings=OWNED) as gateway:
         await say(network, "ann", "one")
         chat = chat_of(gateway, "ann").active_session.chat
         await until_idle(gateway, "ann")
@@ -216,7 +216,7 @@ async def test_model_chosen_in_one_chat_replaces_only_the_agent_of_that_chat(
     tmp_path: Path, server: ModelServer, network: LoopbackNetwork
 ) -> None:
     server.answering(lambda received: Say(f"re: {received.question}"))
-    async with served(tmp_path, network.platform(), server.url, settings=OWNED) as gateway:
+    async with run_gateway(tmp_path, network.platform(), server.url, settings=OWNED) as gateway:
         await say(network, "ann", "one")
         await say(network, "bob", "one")
         chat, chat_of_bob = chat_of(gateway, "ann").active_session.chat, chat_of(gateway, "bob").active_session.chat
@@ -229,7 +229,7 @@ async def test_model_chosen_in_one_chat_replaces_only_the_agent_of_that_chat(
     assert [call.json["model"] for call in server.received] == ["scripted", "scripted", "test-model", "scripted"]
 
 
-def is_goal_parked(tx: Transaction, gateway: SmallGateway) -> bool:
+def is_goal_parked(tx: Transaction, gateway: InProcessGateway) -> bool:
     """Return whether the goal of Ann's chat waits for its time."""
     goal = read_goal(tx, chat_of(gateway, "ann").active_session.session_id).state
     return goal is not None and goal.parked is not None
@@ -244,7 +244,7 @@ async def test_a_chat_with_a_waiting_goal_is_not_evicted(
         return Say("The ship has left.")
 
     server.answering(answer)
-    async with served(tmp_path, network.platform(), server.url, settings=ONE_ROOM) as gateway:
+    async with run_gateway(tmp_path, network.platform(), server.url, settings=ONE_ROOM) as gateway:
         network.say("ann", "/goal sail round the world")
         await server.arrived(2)
         async with asyncio.timeout(LIMIT):
@@ -273,7 +273,7 @@ async def test_session_that_returns_after_its_turn_was_handed_off_answers(
         return Say(f"re: {received.question}")
 
     server.answering(answer)
-    async with served(tmp_path, network.platform(), server.url, settings=OWNED) as gateway:
+    async with run_gateway(tmp_path, network.platform(), server.url, settings=OWNED) as gateway:
         await say(network, "ann", "Hello")
         session_id, store = chat_of(gateway, "ann").active_session.session_id, gateway.application.store
         chat_of(gateway, "ann").release = lambda: False  # the turn ends before the notice that it was moved arrives

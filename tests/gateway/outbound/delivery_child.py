@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from msgspec import structs
 from tests.gateway.outbound.delivery_fixture import QUICK
-from tests.storage.engines import place_of
+from tests.storage.engines import parse_store_location
 
 from talaria.contracts.clock import SystemClock
 from talaria.core.ids import new_worker_id
@@ -19,7 +19,7 @@ PATIENCE = timedelta(seconds=30)  # a call that times out on a busy machine woul
 async def main() -> None:
     address, idempotent, *store_arguments = sys.argv[1:]
     abilities = structs.replace(CHATTY, idempotent=idempotent == "True", text_limit=100)
-    store = place_of(store_arguments).open_store(SystemClock(), new_worker_id())
+    store = parse_store_location(store_arguments).open_store(SystemClock(), new_worker_id())
     await Delivery(
         store,
         LoopbackPlatform(LoopbackSettings(address=address, abilities=abilities, patience=PATIENCE.total_seconds())),

@@ -34,7 +34,7 @@ QUICK = DeliveryPolicy(
 )
 
 
-class PostOffice(Struct):
+class OutboxFixture(Struct):
     """Queue replies in the outbox and look at their state."""
 
     store: Store
@@ -60,7 +60,7 @@ class PostOffice(Struct):
 
         return (await until(look))[0]
 
-    async def emptied(self) -> Self:
+    async def until_empty(self) -> Self:
         """Wait until everything is sent."""
         await self.until(lambda items: not items)
         return self

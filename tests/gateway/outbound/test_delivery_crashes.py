@@ -6,8 +6,8 @@ from collections import Counter
 import pytest
 from msgspec import structs
 from tests.app import warm_program
-from tests.gateway.outbound.delivery_fixture import PostOffice
-from tests.storage.engines import Place
+from tests.gateway.outbound.delivery_fixture import OutboxFixture
+from tests.storage.engines import StoreLocation
 
 from talaria.contracts.clock import SystemClock
 from talaria.core.addresses import Address
@@ -19,29 +19,29 @@ REPLIES = 120
 
 
 @pytest.fixture
-def place(new_place: Place) -> Place:
+def store_location(new_store_location: StoreLocation) -> StoreLocation:
     """A store that no process has opened yet, on each engine in turn."""
-    return new_place
+    return new_store_location
 
 
 @pytest.mark.parametrize("idempotent", [True, False])
-async def test_repeatedly_killed_delivery_loses_no_reply(place: Place, idempotent: bool) -> None:
-    store = place.open_store(SystemClock())
-    office = PostOffice(store)
+async def test_repeatedly_killed_delivery_loses_no_reply(store_location: StoreLocation, idempotent: bool) -> None:
+    store = store_location.open_store(SystemClock())
+    outbox = OutboxFixture(store)
     async with LoopbackNetwork(structs.replace(CHATTY, idempotent=idempotent, text_limit=100)) as network:
         for number in range(REPLIES):
             # Every fourth reply has two pieces.
             text = f"reply {number}" if number % 4 else f"reply {number} {'x' * 88}\n\nrest {number}"
-            await office.reply(f"t{number}", text, Address("loopback", str(number % CHATS)))
+            await outbox.reply(f"t{number}", text, Address("loopback", str(number % CHATS)))
         network.disrupt(delay=0.02)
         for kill in range(KILLS + 1):
             child = await warm_program.start_module(
-                "tests.gateway.outbound.delivery_child", network.address, str(idempotent), *place.words
+                "tests.gateway.outbound.delivery_child", network.address, str(idempotent), *store_location.arguments
             )
             try:
                 if kill == KILLS:
                     network.disrupt()
-                    await office.emptied()
+                    await outbox.until_empty()
                 else:
                     goal = len(network.posts) + random.randint(5, 12)
                     await network.posted(goal)

@@ -11,8 +11,8 @@ from pathlib import Path
 import apsw
 import pytest
 from msgspec import structs
-from tests.gateway.outbound.delivery_fixture import HERE, SESSION, PostOffice, delivering
-from tests.storage.engines import Place
+from tests.gateway.outbound.delivery_fixture import HERE, SESSION, OutboxFixture, delivering
+from tests.storage.engines import StoreLocation
 
 from talaria.commands.command import Display
 from talaria.contracts.clock import SystemClock
@@ -35,9 +35,9 @@ DEAD = WorkerId("elsewhere/0:1:dead")
 
 
 @pytest.fixture
-async def store(sqlite_place: Place) -> AsyncIterator[Store]:
+async def store(sqlite_location: StoreLocation) -> AsyncIterator[Store]:
     """A store with a running clock and a running turn."""
-    store = sqlite_place.open_store(SystemClock())
+    store = sqlite_location.open_store(SystemClock())
     await store.write(lambda tx: tx.turns.begin(SESSION, TURN))
     yield store
     await store.close()
@@ -88,10 +88,10 @@ async def previewing(
 async def finish(store: Store, network: LoopbackNetwork, text: str) -> None:
     """End the turn with its reply, and deliver that."""
     await store.write(lambda tx: tx.turns.end(TURN, "answered"))
-    office = PostOffice(store)
-    await office.reply(TURN, text, reply_to="7")
+    outbox = OutboxFixture(store)
+    await outbox.reply(TURN, text, reply_to="7")
     async with delivering(store, network.platform()):
-        await office.emptied()
+        await outbox.until_empty()
 
 
 def tool_called(number: int, name: str = "read_file") -> ToolCalled:
@@ -118,12 +118,12 @@ async def test_preview_grows_in_one_message_and_becomes_the_final_text(store: St
 
 
 async def test_preview_is_posted_after_a_failed_store_write_is_retried(
-    sqlite_place: Place, network: LoopbackNetwork, caplog: pytest.LogCaptureFixture
+    sqlite_location: StoreLocation, network: LoopbackNetwork, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    store = open_sqlite_store(Path(sqlite_place.address), SqliteOptions(busy_timeout_seconds=0.05))
+    store = open_sqlite_store(Path(sqlite_location.address), SqliteOptions(busy_timeout_seconds=0.05))
     await store.write(lambda tx: tx.turns.begin(SESSION, TURN))
-    with closing(apsw.Connection(sqlite_place.address)) as other:
+    with closing(apsw.Connection(sqlite_location.address)) as other:
         other.execute("BEGIN IMMEDIATE")
         async with previewing(store, network, call=0.05) as preview:
             preview.event(TextAdded("The quick brown fox."))
@@ -181,8 +181,8 @@ async def test_preview_message_beyond_the_final_text_is_blanked(store: Store) ->
         assert network.shown("1") == ["Stopped.", "⋯"]
 
 
-async def test_another_worker_edits_the_preview_message_into_the_final_text(place: Place) -> None:
-    mine, theirs = place.open_store(SystemClock(), "one"), place.open_store(SystemClock(), "two")
+async def test_another_worker_edits_the_preview_message_into_the_final_text(store_location: StoreLocation) -> None:
+    mine, theirs = store_location.open_store(SystemClock(), "one"), store_location.open_store(SystemClock(), "two")
     await mine.write(lambda tx: tx.turns.begin(SESSION, TURN))
     try:
         async with network_with() as network:
@@ -259,8 +259,8 @@ async def test_network_without_edits_gets_tool_lines_and_the_final_text(store: S
 
 
 async def test_preview_waits_for_an_earlier_reply_in_the_outbox(store: Store, network: LoopbackNetwork) -> None:
-    office = PostOffice(store)
-    await office.reply("t0", "The earlier one.")
+    outbox = OutboxFixture(store)
+    await outbox.reply("t0", "The earlier one.")
     async with previewing(store, network) as preview:
         preview.event(TextAdded("The later one is being written down at this moment."))
         await network.until(lambda: [record.kind for record in network.records].count("typing") > 5)

@@ -37,8 +37,8 @@ class DiscordFarSide:
         self._server = server
         self._ann = server.user("Ann")
         self._last: Post | None = None
-        assert thread.place.parent is not None
-        channel = thread.place.parent.id
+        assert thread.channel.parent is not None
+        channel = thread.channel.parent.id
         self.private = Address("discord", server.private(self._ann).id)
         self.group: Address | None = Address("discord", channel, "group")
         self.thread: Address | None = Address("discord", channel, "thread", thread.id)
@@ -57,13 +57,13 @@ class DiscordFarSide:
     async def reacts(self, at: Address, message_id: str, emoji: str) -> None:
         await self._room(at).reacts(self._ann, self._post(at, message_id), emoji)
 
-    async def marks(self, at: Address, message_id: str) -> list[str]:
-        marks = self._post(at, message_id).marks
-        return [emoji for emoji, people in marks.items() if self._server.bot.id in people]
+    async def own_reactions(self, at: Address, message_id: str) -> list[str]:
+        own_reactions = self._post(at, message_id).reactions
+        return [emoji for emoji, people in own_reactions.items() if self._server.bot.id in people]
 
     async def redelivers(self) -> bool:
         assert self._last is not None
-        await Room(self._server.world, self._last.place).redelivers(self._last)
+        await Room(self._server.world, self._last.channel).redelivers(self._last)
         return True
 
     async def seen(self, at: Address) -> list[VisibleMessage]:
@@ -78,8 +78,8 @@ class DiscordFarSide:
             for one in self._room(at).answers
         ]
 
-    async def disrupt(self, trouble: FailureKind) -> bool:
-        match trouble:
+    async def disrupt(self, failure: FailureKind) -> bool:
+        match failure:
             case "slow_down":
                 self._server.fail(create_message, 429, retry_after=7)
             case "failing":

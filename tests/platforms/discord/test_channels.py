@@ -22,7 +22,7 @@ async def test_handoff_thread_is_created_and_its_messages_are_addressed_to_us(
     thread_id = await discord.create_handoff_thread(channel.id, "Trip to Rome")
     assert thread_id
     thread = server.room(thread_id)
-    assert (thread.place.name, thread.place.parent, len(thread.posts)) == ("Trip to Rome", channel.place, seeds)
+    assert (thread.channel.name, thread.channel.parent, len(thread.posts)) == ("Trip to Rome", channel.channel, seeds)
     address = Address("discord", channel.id, "thread", thread_id)
     await discord.send(address, Content(text="It continues here."), "k")
     async with discord.connect() as arrivals:
@@ -36,7 +36,7 @@ async def test_without_thread_permission_the_thread_is_started_from_a_message(
     server: DiscordServer, discord: Discord
 ) -> None:
     channel = server.channel("general")
-    channel.place.forbids.add("threads")
+    channel.channel.forbids.add("threads")
     thread_id = await discord.create_handoff_thread(channel.id, "Trip to Rome")
     (seed,) = channel.answers
     assert (thread_id, seed.text) == (seed.id, "Trip to Rome")
@@ -47,7 +47,7 @@ async def test_without_thread_permission_the_thread_is_started_from_a_message(
 @pytest.mark.parametrize("forbidden", ["all threads", "look", "messages"])
 async def test_refused_thread_leaves_no_message_behind(server: DiscordServer, discord: Discord, forbidden: str) -> None:
     channel = server.channel("general")
-    channel.place.forbids |= {forbidden, "threads"}
+    channel.channel.forbids |= {forbidden, "threads"}
     assert await discord.create_handoff_thread(channel.id, "Trip to Rome") is None
     assert channel.posts == []
 

@@ -127,10 +127,10 @@ async def test_expired_session_is_replaced_while_connected(server: DiscordServer
 async def test_unreadable_events_are_ignored(server: DiscordServer, discord: Discord) -> None:
     ann = server.user("Ann")
     async with discord.connect() as arrivals:
-        await server.gateway.tell("MESSAGE_CREATE", {"id": 5, "content": []})
-        await server.gateway.tell("MESSAGE_REACTION_ADD", {"user_id": "7"})
-        await server.gateway.tell("GUILD_CREATE", {"id": "5", "channels": "none"})
-        await server.gateway.tell("SOMETHING_NEW", {"of": "tomorrow"})
+        await server.gateway.dispatch("MESSAGE_CREATE", {"id": 5, "content": []})
+        await server.gateway.dispatch("MESSAGE_REACTION_ADD", {"user_id": "7"})
+        await server.gateway.dispatch("GUILD_CREATE", {"id": "5", "channels": "none"})
+        await server.gateway.dispatch("SOMETHING_NEW", {"of": "tomorrow"})
         await server.private(ann).says(ann, "hello")
         assert (await next_incoming(arrivals)).text == "hello"
 
@@ -178,7 +178,7 @@ async def test_command_is_acknowledged_at_once_and_its_placeholder_removed_by_th
         await discord.send(incoming.address, Content(text="All is well."), "k")
     assert (incoming.text, incoming.external_id) == ("/status of all", asked.id)
     assert incoming.address == Address(
-        "discord", thread.place.parent.id if thread.place.parent else "", "thread", thread.id
+        "discord", thread.channel.parent.id if thread.channel.parent else "", "thread", thread.id
     )
     assert not asked.standing
     assert [post.text for post in thread.answers] == ["All is well."]
@@ -223,7 +223,7 @@ async def test_channel_without_read_permission_is_treated_as_a_group(server: Dis
     ann = server.user("Ann")
     async with discord.connect() as arrivals:
         hidden = server.channel("hidden")  # created after the greeting, which lists all other channels
-        hidden.place.forbids.add("look")
+        hidden.channel.forbids.add("look")
         await hidden.says(ann, "psst", mention=True)
         assert (await next_incoming(arrivals)).address == Address("discord", hidden.id, "group")
 

@@ -82,7 +82,7 @@ async def test_voice_note_is_sent_as_a_file_where_voice_is_forbidden(
     server: DiscordServer, discord: Discord, tmp_path: Path
 ) -> None:
     room = server.private(server.user("Ann"))
-    room.place.forbids.add("voice")
+    room.channel.forbids.add("voice")
     path = tmp_path / "reply.ogg"
     path.write_bytes(opus(10, 20))
     await discord.send(private(server), Content(files=(File(str(path), "reply.ogg", "audio/ogg"),)), "voice")
@@ -140,7 +140,7 @@ async def test_sending_without_permission_is_refused(
     server: DiscordServer, discord: Discord, forbidden: set[str], code: str
 ) -> None:
     channel = server.channel("rules", "text" if forbidden else "forum")
-    channel.place.forbids |= forbidden
+    channel.channel.forbids |= forbidden
     with pytest.raises(Rejected, match=code):
         await discord.send(Address("discord", channel.id, "group"), Content(text="hello"), "k")
 
@@ -202,11 +202,11 @@ async def test_typing_is_shown_in_the_chat_of_the_turn(server: DiscordServer, di
 async def test_own_reaction_is_fetched_only_if_it_is_unknown(server: DiscordServer, discord: Discord) -> None:
     ann = server.user("Ann")
     posted = await server.private(ann).says(ann, "hello")
-    posted.marks["👀"] = [server.bot.id]  # from before a restart
+    posted.reactions["👀"] = [server.bot.id]  # from before a restart
     ref = MessageRef(private(server), posted.id)
     for emoji in ("👍", "✅", ""):
         await discord.react(ref, emoji)
-    assert not any(posted.marks.values())
+    assert not any(posted.reactions.values())
     assert [one.method for one in server.calls if one.path.endswith("{message_id}")] == ["GET"]
 
 
@@ -214,7 +214,7 @@ async def test_unknown_emoji_is_replaced_by_a_neutral_one(server: DiscordServer,
     ann = server.user("Ann")
     posted = await server.private(ann).says(ann, "hello")
     await discord.react(MessageRef(private(server), posted.id), "ok")
-    assert posted.marks == {"👀": [server.bot.id]}
+    assert posted.reactions == {"👀": [server.bot.id]}
     server.fail(add_reaction, 403)
     server.fail(get_message, 404)
 
@@ -229,7 +229,7 @@ async def test_file_is_fetched_from_its_current_url(server: DiscordServer, disco
         passed = await server.channel("general").forwards(ann, post)
         (again,) = (await anext(arrivals)).attachments
         copy = await discord.fetch(again, tmp_path)
-        passed.passed = None
+        passed.forwarded = None
         with pytest.raises(Rejected, match="no longer available on Discord"):
             await discord.fetch(again, tmp_path)
     assert (path.name, path.read_bytes(), copy.read_bytes()) == ("notes.txt", b"some words", b"some words")

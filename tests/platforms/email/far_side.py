@@ -108,7 +108,7 @@ class MailFarSide:
     async def reacts(self, at: Address, message_id: str, emoji: str) -> None:
         raise NotImplementedError
 
-    async def marks(self, at: Address, message_id: str) -> list[str]:
+    async def own_reactions(self, at: Address, message_id: str) -> list[str]:
         raise NotImplementedError
 
     async def redelivers(self) -> bool:
@@ -125,8 +125,8 @@ class MailFarSide:
         mails = await self.inbox()
         return [_show(mail) for mail in mails if f".{at.thread_id}@" in str(mail["Message-ID"])]
 
-    async def disrupt(self, trouble: FailureKind) -> bool:
-        match trouble:
+    async def disrupt(self, failure: FailureKind) -> bool:
+        match failure:
             case "slow_down":
                 self._troubles.enter_context(self.server.disturbed("slow"))
             case "failing":

@@ -174,7 +174,7 @@ async def test_setup_tests_the_key_file_and_the_address(far_side: GoogleChatFarS
     wrong = tmp_path / "wrong key.json"
     wrong.write_text("{}")
     assert await check(wrong) == "refused"
-    far_side.server.trouble = "revoked"
+    far_side.server.failure = "revoked"
     assert await check(far_side.key_file) == "refused"
     assert (credentials.problem(str(wrong)), url.problem(PUBLIC), port.problem("8648")) == ("", "", "")
     assert credentials.problem(str(tmp_path / "none")).startswith("There is no file")

@@ -150,7 +150,7 @@ class IrcFarSide:
     async def reacts(self, at: Address, message_id: str, emoji: str) -> None:
         raise NotImplementedError
 
-    async def marks(self, at: Address, message_id: str) -> list[str]:
+    async def own_reactions(self, at: Address, message_id: str) -> list[str]:
         raise NotImplementedError
 
     async def redelivers(self) -> bool:
@@ -163,10 +163,10 @@ class IrcFarSide:
         ids += [""] * (len(texts) - len(ids))
         return [VisibleMessage(message_id=one, text=text) for one, text in zip(ids, texts, strict=False)]
 
-    async def disrupt(self, trouble: FailureKind) -> bool:
-        if trouble in ("silent", "deaf"):
+    async def disrupt(self, failure: FailureKind) -> bool:
+        if failure in ("silent", "deaf"):
             self.wire.die()
-        elif trouble == "revoked" and self.settings.password:
+        elif failure == "revoked" and self.settings.password:
             await self.owner.send("PRIVMSG NickServ :SET PASSWORD another-horse")
             await self.owner.line_with("NOTICE")
         else:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.platforms.matrix.matrix_clients import Desk, Person
+from tests.platforms.matrix.matrix_clients import BotAccount, Person
 
 from talaria.core.ids import new_id
 from talaria.testing.homeserver import MISSING, HomeserverClient, find_homeserver, shared_homeserver
@@ -34,6 +34,8 @@ def carol(homeserver_client: HomeserverClient) -> Person:
 
 
 @pytest.fixture
-def desk(homeserver_client: HomeserverClient, alice: Person, tmp_path: Path) -> Desk:
+def bot_account(homeserver_client: HomeserverClient, alice: Person, tmp_path: Path) -> BotAccount:
     """Our account; the invitations of Alice are accepted."""
-    return Desk(homeserver_client, homeserver_client.register(f"bot-{new_id()}".lower()), tmp_path, (alice.user_id,))
+    return BotAccount(
+        homeserver_client, homeserver_client.register(f"bot-{new_id()}".lower()), tmp_path, (alice.user_id,)
+    )

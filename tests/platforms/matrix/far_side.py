@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 
 from aiohttp import ClientSession, web
-from tests.platforms.matrix.matrix_clients import Desk, Json, Person
+from tests.platforms.matrix.matrix_clients import BotAccount, Json, Person
 
 from talaria.core.addresses import Address
 from talaria.core.ids import new_id
@@ -23,7 +23,7 @@ class Line:
     """What stands between an account and its homeserver, as a proxy or a router would: it passes on, or fails."""
 
     def __init__(self, target: str) -> None:
-        self.trouble: FailureKind | None = None
+        self.failure: FailureKind | None = None
         self._target = target
         self._end = asyncio.Event()
         self._session = ClientSession()
@@ -44,9 +44,9 @@ class Line:
 
     async def passes(self, request: web.Request) -> web.StreamResponse:
         syncing = request.path.endswith("/sync")
-        if self.trouble == "silent" or (self.trouble == "deaf" and syncing):
+        if self.failure == "silent" or (self.failure == "deaf" and syncing):
             await self._end.wait()
-        if self.trouble == "failing":
+        if self.failure == "failing":
             return web.Response(status=502, text="<html>Bad Gateway</html>", content_type="text/html")
         body = await request.read()
         headers = {name: value for name, value in request.headers.items() if name.lower() not in _BETWEEN}
@@ -138,7 +138,7 @@ class MatrixFarSide:
     async def reacts(self, at: Address, message_id: str, emoji: str) -> None:
         await self.presses(at, message_id, emoji)
 
-    async def marks(self, at: Address, message_id: str) -> list[str]:
+    async def own_reactions(self, at: Address, message_id: str) -> list[str]:
         events = await self._events(at, "m.reaction")
         ours = [_relation(one) for one in events if one["sender"] == self._us.user_id]
         return [one["key"] for one in ours if one.get("event_id") == message_id]
@@ -168,20 +168,20 @@ class MatrixFarSide:
             files=(content["filename"],) if is_file else (),
         )
 
-    async def disrupt(self, trouble: FailureKind) -> bool:
-        if trouble == "revoked":
+    async def disrupt(self, failure: FailureKind) -> bool:
+        if failure == "revoked":
             await asyncio.to_thread(self._us.call, "POST", "/logout", {})
-        elif trouble == "cut":
+        elif failure == "cut":
             self._line.cut()
-        elif trouble == "slow_down":
+        elif failure == "slow_down":
             await asyncio.to_thread(self._limit, "POST")
             self._is_limited = True
         else:
-            self._line.trouble = trouble
+            self._line.failure = failure
         return True
 
     async def calm(self) -> None:
-        self._line.trouble = None
+        self._line.failure = None
         if self._is_limited:
             await asyncio.to_thread(self._limit, "DELETE")
             self._is_limited = False
@@ -200,8 +200,8 @@ async def matrix_far_side(rooms: SharedRooms, folder: Path) -> AsyncIterator[Mat
     account = await asyncio.to_thread(homeserver_client.log_in, rooms.account)
     line = Line(homeserver_client.url)
     try:
-        desk = Desk(HomeserverClient(await line.open()), account, folder)
-        platform = desk.open(patience=timedelta(seconds=5), file_limit=100_000)
+        bot_account = BotAccount(HomeserverClient(await line.open()), account, folder)
+        platform = bot_account.open(patience=timedelta(seconds=5), file_limit=100_000)
         there = await asyncio.to_thread(MatrixFarSide, platform, account, rooms, line)
         try:
             yield there

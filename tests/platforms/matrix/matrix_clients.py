@@ -67,7 +67,7 @@ class Person:
         return set(self.call("GET", f"/rooms/{quote(room)}/joined_members")["joined"])
 
 
-class Notes:
+class MemoryPosition:
     """A position in memory; ``saved`` is all that was ever saved."""
 
     def __init__(self) -> None:
@@ -80,7 +80,7 @@ class Notes:
         self.saved.append(token)
 
 
-class Desk:
+class BotAccount:
     """Our account, opened as often as a test likes: each time as after a new start of the process."""
 
     def __init__(
@@ -88,7 +88,7 @@ class Desk:
     ) -> None:
         self.user_id = account.user_id
         self.account = account
-        self.position = Notes()
+        self.position = MemoryPosition()
         self.folder = folder / "account"
         self.settings = MatrixSettings(
             homeserver=homeserver_client.url,
@@ -102,48 +102,50 @@ class Desk:
         return Matrix(msgspec.structs.replace(self.settings, **changes), self.folder, self.position)
 
     @asynccontextmanager
-    async def listening(self, **changes: object) -> AsyncIterator["Ear"]:
+    async def listening(self, **changes: object) -> AsyncIterator["IncomingRecorder"]:
         """Receive in the background, as the gateway does, from the moment on that this block begins."""
         platform = self.open(**changes)
-        ear = Ear(platform)
+        recorder = IncomingRecorder(platform)
         async with asyncio.TaskGroup() as group:
-            task = group.create_task(ear.listen())
+            task = group.create_task(recorder.listen())
             await until(lambda: bool(self.position.saved) or task.done())
-            yield ear
+            yield recorder
             task.cancel()
 
 
-class Ear:
+class IncomingRecorder:
     """What was received so far."""
 
     def __init__(self, platform: Matrix) -> None:
         self.platform = platform
-        self.heard: list[Incoming] = []
+        self.received: list[Incoming] = []
         self._more = asyncio.Event()
 
     async def listen(self) -> None:
         async with self.platform.connect() as arriving:
             async for incoming in arriving:
-                self.heard.append(incoming)
+                self.received.append(incoming)
                 self._more.set()
 
     async def next(self, count: int = 1) -> list[Incoming]:
         """Wait until there are so many and take them."""
         async with asyncio.timeout(LIMIT):
-            while len(self.heard) < count:
+            while len(self.received) < count:
                 self._more.clear()
                 await self._more.wait()
-        taken, self.heard = self.heard[:count], self.heard[count:]
+        taken, self.received = self.received[:count], self.received[count:]
         return taken
 
     async def one(self) -> Incoming:
         return (await self.next())[0]
 
 
-async def meet(desk: Desk, person: Person, ear: Ear, *others: Person) -> str:
+async def create_shared_room(
+    bot_account: BotAccount, person: Person, recorder: IncomingRecorder, *others: Person
+) -> str:
     """Let somebody open a room, invite us and the others, and wait until all are in."""
-    room = await asyncio.to_thread(person.room_with, desk.user_id, *(one.user_id for one in others))
+    room = await asyncio.to_thread(person.room_with, bot_account.user_id, *(one.user_id for one in others))
     for one in others:
         one.join(room)
-    await until(lambda: desk.user_id in person.members(room))
+    await until(lambda: bot_account.user_id in person.members(room))
     return room

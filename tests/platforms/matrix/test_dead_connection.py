@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import pytest
 from tests.platforms.dead_connection import Wire, running_receiver
-from tests.platforms.matrix.matrix_clients import Desk, Person
+from tests.platforms.matrix.matrix_clients import BotAccount, Person
 
 from talaria.contracts.store import Store
 
@@ -13,11 +13,13 @@ QUICK = timedelta(seconds=2)
 
 
 @pytest.mark.one_engine
-async def test_a_homeserver_that_falls_silent_is_synced_with_again(desk: Desk, alice: Person, store: Store) -> None:
-    room = alice.room_with(desk.user_id)
-    Person(alice.homeserver_client, desk.account).join(room)
-    async with Wire(desk.settings.homeserver) as wire:
-        matrix = desk.open(homeserver=wire.url, patience=QUICK, poll=timedelta(seconds=1))
+async def test_a_homeserver_that_falls_silent_is_synced_with_again(
+    bot_account: BotAccount, alice: Person, store: Store
+) -> None:
+    room = alice.room_with(bot_account.user_id)
+    Person(alice.homeserver_client, bot_account.account).join(room)
+    async with Wire(bot_account.settings.homeserver) as wire:
+        matrix = bot_account.open(homeserver=wire.url, patience=QUICK, poll=timedelta(seconds=1))
         async with running_receiver(matrix, store) as there:
             await there.until("connected")
             await asyncio.to_thread(alice.say, room, "before")

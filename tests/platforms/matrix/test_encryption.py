@@ -8,7 +8,7 @@ from typing import Any
 
 import nio
 import pytest
-from tests.platforms.matrix.matrix_clients import Desk, Person
+from tests.platforms.matrix.matrix_clients import BotAccount, Person
 
 from talaria.contracts.platform import Button, Content, MessageRef
 from talaria.core.addresses import Address
@@ -74,8 +74,8 @@ async def encrypting(alice: Person, folder: Path) -> AsyncIterator[Reader]:
         client.store.database.close()
 
 
-def from_us(desk: Desk, text: str) -> Callable[[Any], bool]:
-    return lambda one: one.sender == desk.user_id and getattr(one, "body", "") == text
+def from_us(bot_account: BotAccount, text: str) -> Callable[[Any], bool]:
+    return lambda one: one.sender == bot_account.user_id and getattr(one, "body", "") == text
 
 
 MEGOLM = {"algorithm": "m.megolm.v1.aes-sha2", "ciphertext": "x", "device_id": "D", "session_id": "s"}
@@ -87,76 +87,91 @@ STRANGE: list[dict[str, object]] = [
 ]
 
 
-async def test_encrypted_events_that_cannot_be_read_are_skipped(desk: Desk, alice: Person, tmp_path: Path) -> None:
-    async with encrypting(alice, tmp_path) as reader, desk.listening(encryption=True) as ear:
-        room = alice.room_with(desk.user_id, initial_state=[ENCRYPTION])
-        await until(lambda: desk.user_id in alice.members(room))
-        await reader.wait_for(lambda one: getattr(one, "membership", "") == "join" and one.sender == desk.user_id)
+async def test_encrypted_events_that_cannot_be_read_are_skipped(
+    bot_account: BotAccount, alice: Person, tmp_path: Path
+) -> None:
+    async with encrypting(alice, tmp_path) as reader, bot_account.listening(encryption=True) as recorder:
+        room = alice.room_with(bot_account.user_id, initial_state=[ENCRYPTION])
+        await until(lambda: bot_account.user_id in alice.members(room))
+        await reader.wait_for(
+            lambda one: getattr(one, "membership", "") == "join" and one.sender == bot_account.user_id
+        )
         for content in STRANGE:
             alice.post(room, content, "m.room.encrypted")
         await reader.say(room, {"msgtype": "m.text", "body": "still there?"})
-        assert (await ear.one()).text == "still there?"
+        assert (await recorder.one()).text == "still there?"
 
 
-async def test_a_new_login_encrypts_with_keys_of_its_own(desk: Desk, alice: Person, tmp_path: Path) -> None:
-    by_password = {"token": "", "user": desk.user_id, "password": desk.account.password, "encryption": True}
-    us = Person(alice.homeserver_client, desk.account)
+async def test_a_new_login_encrypts_with_keys_of_its_own(
+    bot_account: BotAccount, alice: Person, tmp_path: Path
+) -> None:
+    by_password = {
+        "token": "",
+        "user": bot_account.user_id,
+        "password": bot_account.account.password,
+        "encryption": True,
+    }
+    us = Person(alice.homeserver_client, bot_account.account)
     async with encrypting(alice, tmp_path) as reader:
-        room = alice.room_with(desk.user_id, initial_state=[ENCRYPTION])
+        room = alice.room_with(bot_account.user_id, initial_state=[ENCRYPTION])
         us.join(room)
-        platform = desk.open(**by_password)
+        platform = bot_account.open(**by_password)
         async with platform.connect():
             await platform.send(Address("matrix", room), Content(text="first"), "1")
-        await reader.wait_for(from_us(desk, "first"))
+        await reader.wait_for(from_us(bot_account, "first"))
         us.call("POST", "/logout/all", {})
         with pytest.raises(BadCredentials):
             async with platform.connect():
                 pass
         async with platform.connect():
             await platform.send(Address("matrix", room), Content(text="second"), "2")
-        await reader.wait_for(from_us(desk, "second"))
-    assert len(list((desk.folder / "keys").glob("*.db"))) == 2
+        await reader.wait_for(from_us(bot_account, "second"))
+    assert len(list((bot_account.folder / "keys").glob("*.db"))) == 2
 
 
-async def test_an_encrypted_talk_continues_after_a_restart(desk: Desk, alice: Person, tmp_path: Path) -> None:
+async def test_an_encrypted_talk_continues_after_a_restart(
+    bot_account: BotAccount, alice: Person, tmp_path: Path
+) -> None:
     document = tmp_path / "plan.txt"
     document.write_text("a secret plan")
     async with encrypting(alice, tmp_path) as reader:
-        async with desk.listening(encryption=True) as ear:
-            room = alice.room_with(desk.user_id, initial_state=[ENCRYPTION])
-            await until(lambda: desk.user_id in alice.members(room))
-            await reader.wait_for(lambda one: getattr(one, "membership", "") == "join" and one.sender == desk.user_id)
+        async with bot_account.listening(encryption=True) as recorder:
+            room = alice.room_with(bot_account.user_id, initial_state=[ENCRYPTION])
+            await until(lambda: bot_account.user_id in alice.members(room))
+            await reader.wait_for(
+                lambda one: getattr(one, "membership", "") == "join" and one.sender == bot_account.user_id
+            )
             await reader.say(room, {"msgtype": "m.text", "body": "can you read this?"})
-            heard = await ear.one()
+            heard = await recorder.one()
             assert heard.text == "can you read this?"
             buttons = (Button("Yes", "y"),)
             answer = Content(text="every word", reply_to=heard.message_id, buttons=buttons)
-            first = await ear.platform.send(heard.address, answer, "key")
-            again = await ear.platform.send(heard.address, answer, "key")
-            await ear.platform.edit(first, Content(text="every single word"))
-            await ear.platform.send(heard.address, Content(files=(File(str(document), "plan.txt"),)), "file")
-            shown = await reader.wait_for(from_us(desk, "plan.txt"))
+            first = await recorder.platform.send(heard.address, answer, "key")
+            again = await recorder.platform.send(heard.address, answer, "key")
+            await recorder.platform.edit(first, Content(text="every single word"))
+            await recorder.platform.send(heard.address, Content(files=(File(str(document), "plan.txt"),)), "file")
+            shown = await reader.wait_for(from_us(bot_account, "plan.txt"))
             alice.post(
                 room,
                 {"m.relates_to": {"rel_type": "m.annotation", "event_id": first.message_id, "key": "Yes"}},
                 "m.reaction",
             )
-            assert (await ear.one()).button == "y"
-            await ear.platform.react(MessageRef(heard.address, heard.message_id), "👀")
-            await ear.platform.react(MessageRef(heard.address, heard.message_id), "👍")
+            assert (await recorder.one()).button == "y"
+            await recorder.platform.react(MessageRef(heard.address, heard.message_id), "👀")
+            await recorder.platform.react(MessageRef(heard.address, heard.message_id), "👍")
             marks = [one["content"]["m.relates_to"] for one in alice.events(room, "m.reaction") if one["content"]]
             assert [one["key"] for one in marks if one["event_id"] == heard.message_id] == ["👍"]
             source = shown.source["content"]
             await reader.say(room, {"msgtype": "m.file", "body": "plan.txt", "file": source["file"]})
-            attached = await ear.one()
-            path = await ear.platform.fetch(attached.attachments[0], tmp_path / "media")
+            attached = await recorder.one()
+            path = await recorder.platform.fetch(attached.attachments[0], tmp_path / "media")
         assert first == again
         assert path.read_text() == "a secret plan"
-        await reader.wait_for(from_us(desk, "every word"))
-        async with desk.listening(encryption=True) as ear:
+        await reader.wait_for(from_us(bot_account, "every word"))
+        async with bot_account.listening(encryption=True) as recorder:
             await reader.say(room, {"msgtype": "m.text", "body": "still there?"})
-            assert (await ear.one()).text == "still there?"
-            await ear.platform.send(Address("matrix", room), Content(text="always"), "later")
-        await reader.wait_for(from_us(desk, "always"))
+            assert (await recorder.one()).text == "still there?"
+            await recorder.platform.send(Address("matrix", room), Content(text="always"), "later")
+        await reader.wait_for(from_us(bot_account, "always"))
     assert alice.events(room) == []
     assert "word" not in str(alice.events(room, "m.room.encrypted"))

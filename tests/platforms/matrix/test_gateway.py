@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from tests.app.program_with_model import scripted_program
-from tests.platforms.matrix.matrix_clients import Desk, Person
+from tests.platforms.matrix.matrix_clients import BotAccount, Person
 from tests.system.handoff_fixture import GREETING, answer
 from tests.system.test_gateway_process import running
 from tests.system.test_handoff_networks import hand_off
@@ -13,41 +13,41 @@ from talaria.testing.wait import until
 
 
 async def test_who_may_speak_invites_it_and_is_answered(
-    tmp_path: Path, server: ModelServer, desk: Desk, alice: Person, carol: Person
+    tmp_path: Path, server: ModelServer, bot_account: BotAccount, alice: Person, carol: Person
 ) -> None:
     program = scripted_program(
         tmp_path / "home",
         server,
-        f'[access]\nallowed = ["matrix:{alice.user_id}"]\n[platforms.matrix.options]\nuser = "{desk.user_id}"\n'
+        f'[access]\nallowed = ["matrix:{alice.user_id}"]\n[platforms.matrix.options]\nuser = "{bot_account.user_id}"\n'
         'poll = "PT2S"\n',
-        f"MATRIX_HOMESERVER={desk.settings.homeserver}\nMATRIX_PASSWORD={desk.account.password}\n",
+        f"MATRIX_HOMESERVER={bot_account.settings.homeserver}\nMATRIX_PASSWORD={bot_account.account.password}\n",
     )
     server.answering(lambda received: Say(f"re: {received.question}"))
-    strange, known = carol.room_with(desk.user_id), alice.room_with(desk.user_id)
+    strange, known = carol.room_with(bot_account.user_id), alice.room_with(bot_account.user_id)
     async with running(program):
-        await until(lambda: desk.user_id in alice.members(known))
+        await until(lambda: bot_account.user_id in alice.members(known))
         alice.say(known, "hello")
         await until(lambda: "re: hello" in str(alice.events(known)))
-    assert desk.user_id not in carol.members(strange)
+    assert bot_account.user_id not in carol.members(strange)
     login = tmp_path / "home" / "profiles" / "default" / "platforms" / "matrix" / "login.json"
     assert login.stat().st_mode & 0o777 == 0o600
-    assert desk.account.password not in login.read_text()
+    assert bot_account.account.password not in login.read_text()
 
 
 async def test_a_conversation_is_handed_over_to_a_thread_on_a_message(
-    tmp_path: Path, server: ModelServer, desk: Desk, alice: Person
+    tmp_path: Path, server: ModelServer, bot_account: BotAccount, alice: Person
 ) -> None:
     program = scripted_program(
         tmp_path / "home",
         server,
-        f'[access]\nowners = ["matrix:{alice.user_id}"]\n[platforms.matrix.options]\nuser = "{desk.user_id}"\n'
+        f'[access]\nowners = ["matrix:{alice.user_id}"]\n[platforms.matrix.options]\nuser = "{bot_account.user_id}"\n'
         'poll = "PT2S"\n',
-        f"MATRIX_HOMESERVER={desk.settings.homeserver}\nMATRIX_PASSWORD={desk.account.password}\n",
+        f"MATRIX_HOMESERVER={bot_account.settings.homeserver}\nMATRIX_PASSWORD={bot_account.account.password}\n",
     )
     server.answering(answer)
-    room = alice.room_with(desk.user_id)
+    room = alice.room_with(bot_account.user_id)
     async with running(program):
-        await until(lambda: desk.user_id in alice.members(room))
+        await until(lambda: bot_account.user_id in alice.members(room))
         alice.say(room, "/sethome")
         await until(lambda: "my home chat on Matrix" in str(alice.events(room)))
         place = await hand_off(program, "matrix")

@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import pytest
-from tests.platforms.matrix.matrix_clients import Desk, Person
+from tests.platforms.matrix.matrix_clients import BotAccount, Person
 
 from talaria.access.policy import may_speak
 from talaria.contracts.clock import SystemClock
@@ -27,10 +27,10 @@ pytestmark = pytest.mark.one_engine
 class Hall:
     """Our account as the gateway opens it, with settings that can change while it listens."""
 
-    def __init__(self, desk: Desk, store: Store, folder: Path) -> None:
+    def __init__(self, bot_account: BotAccount, store: Store, folder: Path) -> None:
         self.settings = Settings()
         self._store = store
-        self._desk = desk
+        self._bot_account = bot_account
         self._folder = folder
 
     @asynccontextmanager
@@ -48,8 +48,8 @@ class Hall:
 
     def _account(self, closing: AsyncExitStack) -> PlatformAccount:
         secrets = {
-            "MATRIX_HOMESERVER": self._desk.settings.homeserver,
-            "MATRIX_ACCESS_TOKEN": self._desk.account.token,
+            "MATRIX_HOMESERVER": self._bot_account.settings.homeserver,
+            "MATRIX_ACCESS_TOKEN": self._bot_account.account.token,
         }
         return PlatformAccount(
             name="matrix",
@@ -72,61 +72,65 @@ class Hall:
 
 
 @pytest.fixture
-def hall(desk: Desk, store: Store, tmp_path: Path) -> Hall:
-    return Hall(desk, store, tmp_path / "matrix")
+def hall(bot_account: BotAccount, store: Store, tmp_path: Path) -> Hall:
+    return Hall(bot_account, store, tmp_path / "matrix")
 
 
 async def test_who_may_speak_may_invite_and_nobody_else(
-    hall: Hall, desk: Desk, alice: Person, carol: Person, store: Store
+    hall: Hall, bot_account: BotAccount, alice: Person, carol: Person, store: Store
 ) -> None:
     hall.settings = Settings(access=AccessSettings(allowed=(f"matrix:{alice.user_id}",)))
-    strange, known = carol.room_with(desk.user_id), alice.room_with(desk.user_id)
+    strange, known = carol.room_with(bot_account.user_id), alice.room_with(bot_account.user_id)
     async with hall.open():
-        await until(lambda: desk.user_id in alice.members(known))
-        later = alice.room_with(desk.user_id)
-        await until(lambda: desk.user_id in alice.members(later))
-    assert desk.user_id not in carol.members(strange)
+        await until(lambda: bot_account.user_id in alice.members(known))
+        later = alice.room_with(bot_account.user_id)
+        await until(lambda: bot_account.user_id in alice.members(later))
+    assert bot_account.user_id not in carol.members(strange)
 
 
 async def test_an_invitation_is_accepted_once_its_author_is_admitted(
-    hall: Hall, desk: Desk, carol: Person, store: Store, caplog: pytest.LogCaptureFixture
+    hall: Hall, bot_account: BotAccount, carol: Person, store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    early = carol.room_with(desk.user_id)
+    early = carol.room_with(bot_account.user_id)
     async with hall.open():
-        late = carol.room_with(desk.user_id, is_direct=True)
+        late = carol.room_with(bot_account.user_id, is_direct=True)
         await until(lambda: caplog.text.count("ignored an invitation") == 2)
-    assert desk.user_id not in carol.members(early) | carol.members(late)
+    assert bot_account.user_id not in carol.members(early) | carol.members(late)
     await store.write(lambda tx: tx.pairing.offer(Paired("matrix", carol.user_id), "hash", PairingRules()))
     await store.write(lambda tx: tx.pairing.approve("matrix", "hash", PairingRules()))
     async with hall.open():
-        await until(lambda: desk.user_id in carol.members(early))
-        await until(lambda: desk.user_id in carol.members(late))
+        await until(lambda: bot_account.user_id in carol.members(early))
+        await until(lambda: bot_account.user_id in carol.members(late))
 
 
-async def test_an_invitation_of_before_the_first_start_is_not_forgotten(hall: Hall, desk: Desk, carol: Person) -> None:
-    room = carol.room_with(desk.user_id)
+async def test_an_invitation_of_before_the_first_start_is_not_forgotten(
+    hall: Hall, bot_account: BotAccount, carol: Person
+) -> None:
+    room = carol.room_with(bot_account.user_id)
     await hall.begin()
-    assert desk.user_id not in carol.members(room)
+    assert bot_account.user_id not in carol.members(room)
     hall.settings = Settings(access=AccessSettings(owners=(f"matrix:{carol.user_id}",)))
     async with hall.open():
-        await until(lambda: desk.user_id in carol.members(room))
+        await until(lambda: bot_account.user_id in carol.members(room))
 
 
-async def test_a_change_of_the_settings_is_noticed_while_it_listens(hall: Hall, desk: Desk, carol: Person) -> None:
+async def test_a_change_of_the_settings_is_noticed_while_it_listens(
+    hall: Hall, bot_account: BotAccount, carol: Person
+) -> None:
     async with hall.open():
-        room = carol.room_with(desk.user_id)
+        room = carol.room_with(bot_account.user_id)
         hall.settings = Settings(platforms={"matrix": ChatNetworkSettings(chats=(room,))})
-        await until(lambda: desk.user_id in carol.members(room))
+        await until(lambda: bot_account.user_id in carol.members(room))
 
 
 async def test_a_withdrawn_invitation_blocks_no_other_room(
-    hall: Hall, desk: Desk, alice: Person, carol: Person
+    hall: Hall, bot_account: BotAccount, alice: Person, carol: Person
 ) -> None:
-    gone = carol.room_with(desk.user_id, preset="private_chat")
+    gone = carol.room_with(bot_account.user_id, preset="private_chat")
     async with hall.open():
-        carol.call("POST", f"/rooms/{gone}/kick", {"user_id": desk.user_id})
+        carol.call("POST", f"/rooms/{gone}/kick", {"user_id": bot_account.user_id})
         hall.settings = Settings(access=AccessSettings(everyone=True))
-        room = alice.room_with(desk.user_id)
-        await until(lambda: desk.user_id in alice.members(room))
-    assert desk.user_id not in carol.members(gone)
+        room = alice.room_with(bot_account.user_id)
+        await until(lambda: bot_account.user_id in alice.members(room))
+    assert bot_account.user_id not in carol.members(gone)

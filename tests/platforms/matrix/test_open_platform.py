@@ -5,7 +5,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
-from tests.platforms.matrix.matrix_clients import Desk, Person
+from tests.platforms.matrix.matrix_clients import BotAccount, Person
 
 from talaria.contracts.platform import Platform, PlatformAccount
 from talaria.contracts.store import Store
@@ -31,8 +31,11 @@ def account(store: Store, tmp_path: Path) -> Open:
     return make
 
 
-def secrets_of(desk: Desk) -> dict[str, str]:
-    return {"MATRIX_HOMESERVER": desk.settings.homeserver + "/", "MATRIX_ACCESS_TOKEN": desk.account.token}
+def secrets_of(bot_account: BotAccount) -> dict[str, str]:
+    return {
+        "MATRIX_HOMESERVER": bot_account.settings.homeserver + "/",
+        "MATRIX_ACCESS_TOKEN": bot_account.account.token,
+    }
 
 
 async def heard(platform: Platform, wanted: str) -> list[str]:
@@ -51,29 +54,29 @@ async def begin(platform: Platform) -> None:
         pass
 
 
-async def test_the_position_outlives_the_process(account: Open, desk: Desk, alice: Person) -> None:
-    room = alice.room_with(desk.user_id)
-    Person(alice.homeserver_client, desk.account).join(room)
-    await begin(open_platform(account(secrets_of(desk))))
+async def test_the_position_outlives_the_process(account: Open, bot_account: BotAccount, alice: Person) -> None:
+    room = alice.room_with(bot_account.user_id)
+    Person(alice.homeserver_client, bot_account.account).join(room)
+    await begin(open_platform(account(secrets_of(bot_account))))
     alice.say(room, "one")
-    assert await heard(open_platform(account(secrets_of(desk))), "one") == ["one"]
+    assert await heard(open_platform(account(secrets_of(bot_account))), "one") == ["one"]
     alice.say(room, "two")
-    assert await heard(open_platform(account(secrets_of(desk))), "two") == ["one", "two"]
+    assert await heard(open_platform(account(secrets_of(bot_account))), "two") == ["one", "two"]
 
 
-async def test_a_password_will_do(account: Open, desk: Desk) -> None:
-    secrets = {"MATRIX_HOMESERVER": desk.settings.homeserver, "MATRIX_PASSWORD": desk.account.password}
-    await begin(open_platform(account(secrets, user=desk.user_id)))
+async def test_a_password_will_do(account: Open, bot_account: BotAccount) -> None:
+    secrets = {"MATRIX_HOMESERVER": bot_account.settings.homeserver, "MATRIX_PASSWORD": bot_account.account.password}
+    await begin(open_platform(account(secrets, user=bot_account.user_id)))
 
 
 async def test_strangers_may_ask_for_a_talk_alone_where_that_is_wanted(
-    account: Open, desk: Desk, carol: Person
+    account: Open, bot_account: BotAccount, carol: Person
 ) -> None:
-    group = carol.room_with(desk.user_id)
-    alone = carol.room_with(desk.user_id, is_direct=True)
+    group = carol.room_with(bot_account.user_id)
+    alone = carol.room_with(bot_account.user_id, is_direct=True)
     carol.say(alone, "hello?")
-    await heard(open_platform(account(secrets_of(desk), invitations="direct")), "hello?")
-    assert desk.user_id not in carol.members(group)
+    await heard(open_platform(account(secrets_of(bot_account), invitations="direct")), "hello?")
+    assert bot_account.user_id not in carol.members(group)
 
 
 @pytest.mark.parametrize(

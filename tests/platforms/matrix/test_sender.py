@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import msgspec
 import pytest
-from tests.platforms.matrix.matrix_clients import Desk, Person, meet
+from tests.platforms.matrix.matrix_clients import BotAccount, Person, create_shared_room
 
 from talaria.contracts.platform import Attachment, Content
 from talaria.core.addresses import Address
@@ -19,35 +19,37 @@ from talaria.testing.homeserver import Homeserver, HomeserverClient
 from talaria.testing.wait import until
 
 
-def room_of(desk: Desk, alice: Person) -> str:
-    room = alice.room_with(desk.user_id)
-    Person(alice.homeserver_client, desk.account).join(room)
+def room_of(bot_account: BotAccount, alice: Person) -> str:
+    room = alice.room_with(bot_account.user_id)
+    Person(alice.homeserver_client, bot_account.account).join(room)
     return room
 
 
-async def test_formatted_text_is_sent_with_its_plain_text(desk: Desk, alice: Person) -> None:
-    room = room_of(desk, alice)
-    ref = await desk.open().send(Address("matrix", room), Content(text="**bold** <b>no</b>"), "k")
+async def test_formatted_text_is_sent_with_its_plain_text(bot_account: BotAccount, alice: Person) -> None:
+    room = room_of(bot_account, alice)
+    ref = await bot_account.open().send(Address("matrix", room), Content(text="**bold** <b>no</b>"), "k")
     content = alice.event(room, ref.message_id)["content"]
     assert content["body"] == "**bold** <b>no</b>"
     assert content["formatted_body"] == "<p><strong>bold</strong> &lt;b&gt;no&lt;/b&gt;</p>"
 
 
-async def test_the_same_key_posts_one_message_also_after_a_restart(desk: Desk, alice: Person, tmp_path: Path) -> None:
-    room = room_of(desk, alice)
+async def test_the_same_key_posts_one_message_also_after_a_restart(
+    bot_account: BotAccount, alice: Person, tmp_path: Path
+) -> None:
+    room = room_of(bot_account, alice)
     picture = tmp_path / "p.png"
     picture.write_bytes(b"not really")
     content = Content(text="once", files=(Image(str(picture)),))
-    first = await desk.open().send(Address("matrix", room), content, "turn-1:0")
-    again = await desk.open().send(Address("matrix", room), content, "turn-1:0")
-    other = await desk.open().send(Address("matrix", room), Content(text="once"), "turn-1:1")
+    first = await bot_account.open().send(Address("matrix", room), content, "turn-1:0")
+    again = await bot_account.open().send(Address("matrix", room), content, "turn-1:0")
+    other = await bot_account.open().send(Address("matrix", room), Content(text="once"), "turn-1:1")
     assert first == again != other
     assert [one["content"]["body"] for one in alice.events(room)] == ["once", "p.png", "once"]
 
 
-async def test_the_same_key_sent_many_times_at_once_posts_one_message(desk: Desk, alice: Person) -> None:
-    room = room_of(desk, alice)
-    platform = desk.open()
+async def test_the_same_key_sent_many_times_at_once_posts_one_message(bot_account: BotAccount, alice: Person) -> None:
+    room = room_of(bot_account, alice)
+    platform = bot_account.open()
     async with asyncio.TaskGroup() as group:
         tasks = [
             group.create_task(platform.send(Address("matrix", room), Content(text="once"), "key")) for _ in range(10)
@@ -56,9 +58,9 @@ async def test_the_same_key_sent_many_times_at_once_posts_one_message(desk: Desk
     assert len(alice.events(room)) == 1
 
 
-async def test_an_edit_replaces_the_text(desk: Desk, alice: Person) -> None:
-    room = room_of(desk, alice)
-    platform = desk.open()
+async def test_an_edit_replaces_the_text(bot_account: BotAccount, alice: Person) -> None:
+    room = room_of(bot_account, alice)
+    platform = bot_account.open()
     ref = await platform.send(Address("matrix", room), Content(text="draft"), "k")
     await platform.edit(ref, Content(text="**final**"))
     edit = alice.events(room)[-1]["content"]
@@ -67,21 +69,21 @@ async def test_an_edit_replaces_the_text(desk: Desk, alice: Person) -> None:
     assert alice.event(room, ref.message_id)["unsigned"]["m.relations"]["m.replace"]
 
 
-async def test_an_answer_names_whom_it_answers(desk: Desk, alice: Person) -> None:
-    async with desk.listening() as ear:
-        room = await meet(desk, alice, ear)
+async def test_an_answer_names_whom_it_answers(bot_account: BotAccount, alice: Person) -> None:
+    async with bot_account.listening() as recorder:
+        room = await create_shared_room(bot_account, alice, recorder)
         said = alice.say(room, "well?")
-        heard = await ear.one()
-        ref = await ear.platform.send(heard.address, Content(text="yes", reply_to=said), "k")
+        heard = await recorder.one()
+        ref = await recorder.platform.send(heard.address, Content(text="yes", reply_to=said), "k")
     content = alice.event(room, ref.message_id)["content"]
     assert content["m.relates_to"] == {"m.in_reply_to": {"event_id": said}}
     assert content["m.mentions"] == {"user_ids": [alice.user_id]}
 
 
-async def test_the_longest_texts_fit_into_one_event_and_into_one_edit(desk: Desk, alice: Person) -> None:
+async def test_the_longest_texts_fit_into_one_event_and_into_one_edit(bot_account: BotAccount, alice: Person) -> None:
     texts = ["x" * TEXT_LIMIT, '"\n' * (TEXT_LIMIT // 2), "<" * TEXT_LIMIT, "ü" * (TEXT_LIMIT // 2)]
-    room = room_of(desk, alice)
-    platform = desk.open()
+    room = room_of(bot_account, alice)
+    platform = bot_account.open()
     for number, text in enumerate(texts):
         ref = await platform.send(Address("matrix", room), Content(text=text), f"k{number}")
         await platform.edit(ref, Content(text=text))
@@ -91,12 +93,12 @@ async def test_the_longest_texts_fit_into_one_event_and_into_one_edit(desk: Desk
     assert len(alice.events(room)) == 2 * len(texts)
 
 
-async def test_typing_and_read_marks_are_shown(desk: Desk, alice: Person) -> None:
-    async with desk.listening() as ear:
-        room = await meet(desk, alice, ear)
+async def test_typing_and_read_marks_are_shown(bot_account: BotAccount, alice: Person) -> None:
+    async with bot_account.listening() as recorder:
+        room = await create_shared_room(bot_account, alice, recorder)
         said = alice.say(room, "read this")
-        await ear.one()
-        await ear.platform.show_typing(Address("matrix", room))
+        await recorder.one()
+        await recorder.platform.show_typing(Address("matrix", room))
 
         def shown() -> dict[str, object]:
             here = quote(msgspec.json.encode({"room": {"rooms": [room]}}).decode())
@@ -104,21 +106,23 @@ async def test_typing_and_read_marks_are_shown(desk: Desk, alice: Person) -> Non
             return {one["type"]: one["content"] for one in around}
 
         await until(lambda: said in str(shown().get("m.receipt")))
-        assert shown()["m.typing"] == {"user_ids": [desk.user_id]}
+        assert shown()["m.typing"] == {"user_ids": [bot_account.user_id]}
 
 
-async def test_files_travel_in_both_directions_under_safe_names(desk: Desk, alice: Person, tmp_path: Path) -> None:
+async def test_files_travel_in_both_directions_under_safe_names(
+    bot_account: BotAccount, alice: Person, tmp_path: Path
+) -> None:
     document = tmp_path / "plan.txt"
     document.write_text("step one")
-    async with desk.listening() as ear:
-        room = await meet(desk, alice, ear)
+    async with bot_account.listening() as recorder:
+        room = await create_shared_room(bot_account, alice, recorder)
         file = File(str(document), "../plan?.txt", "text/plain")
-        ref = await ear.platform.send(Address("matrix", room), Content(files=(file,)), "k")
+        ref = await recorder.platform.send(Address("matrix", room), Content(files=(file,)), "k")
         sent = alice.event(room, ref.message_id)["content"]
         alice.post(room, {"msgtype": "m.file", "body": "../../evil\n.sh", "url": sent["url"], "info": sent["info"]})
-        heard = await ear.one()
+        heard = await recorder.one()
         folder = tmp_path / "media"
-        paths = [await ear.platform.fetch(heard.attachments[0], folder) for _ in range(2)]
+        paths = [await recorder.platform.fetch(heard.attachments[0], folder) for _ in range(2)]
     assert (sent["msgtype"], sent["filename"]) == ("m.file", "plan_.txt")
     assert [path.name for path in paths] == ["evil_.sh", "evil_-2.sh"]
     assert {path.parent for path in paths} == {folder}
@@ -126,15 +130,15 @@ async def test_files_travel_in_both_directions_under_safe_names(desk: Desk, alic
 
 
 async def test_files_that_are_too_large_are_refused_in_both_directions(
-    desk: Desk, alice: Person, tmp_path: Path
+    bot_account: BotAccount, alice: Person, tmp_path: Path
 ) -> None:
     large = tmp_path / "large"
     large.write_bytes(b"x" * 2000)
-    room = room_of(desk, alice)
+    room = room_of(bot_account, alice)
     to, content = Address("matrix", room), Content(files=(File(str(large), "large"),))
-    ref = await desk.open().send(to, content, "k")
+    ref = await bot_account.open().send(to, content, "k")
     url = alice.event(room, ref.message_id)["content"]["url"]
-    small = desk.open(file_limit=1000)
+    small = bot_account.open(file_limit=1000)
     with pytest.raises(Rejected, match="1000 bytes"):
         await small.send(to, content, "k2")
     for size in (0, 2000):  # what the sender says of it need not be true
@@ -144,78 +148,82 @@ async def test_files_that_are_too_large_are_refused_in_both_directions(
 
 
 @pytest.mark.parametrize("reference", ["mxc://localhost/nothing", "https://localhost/x", "mxc://", "{", "{}"])
-async def test_a_file_that_is_not_there_is_refused(desk: Desk, tmp_path: Path, reference: str) -> None:
+async def test_a_file_that_is_not_there_is_refused(bot_account: BotAccount, tmp_path: Path, reference: str) -> None:
     with pytest.raises(Rejected):
-        await desk.open().fetch(Attachment(reference, "document"), tmp_path)
+        await bot_account.open().fetch(Attachment(reference, "document"), tmp_path)
 
 
-async def test_a_file_of_ours_that_is_gone_is_refused(desk: Desk, alice: Person, tmp_path: Path) -> None:
-    room = room_of(desk, alice)
+async def test_a_file_of_ours_that_is_gone_is_refused(bot_account: BotAccount, alice: Person, tmp_path: Path) -> None:
+    room = room_of(bot_account, alice)
     with pytest.raises(Rejected):
-        await desk.open().send(Address("matrix", room), Content(files=(File(str(tmp_path / "gone"), "x"),)), "k")
+        await bot_account.open().send(Address("matrix", room), Content(files=(File(str(tmp_path / "gone"), "x"),)), "k")
 
 
-async def test_a_room_that_we_are_not_in_is_refused(desk: Desk, alice: Person) -> None:
+async def test_a_room_that_we_are_not_in_is_refused(bot_account: BotAccount, alice: Person) -> None:
     room = alice.room_with()
     with pytest.raises(Rejected):
-        await desk.open().send(Address("matrix", room), Content(text="hello"), "k")
-    assert await desk.open().create_handoff_thread(room, "name") is None
+        await bot_account.open().send(Address("matrix", room), Content(text="hello"), "k")
+    assert await bot_account.open().create_handoff_thread(room, "name") is None
 
 
-async def test_nothing_is_said_openly_in_an_encrypted_room(desk: Desk, alice: Person) -> None:
+async def test_nothing_is_said_openly_in_an_encrypted_room(bot_account: BotAccount, alice: Person) -> None:
     encryption = {"type": "m.room.encryption", "content": {"algorithm": "m.megolm.v1.aes-sha2"}}
-    async with desk.listening() as ear:
-        room = alice.room_with(desk.user_id, initial_state=[encryption])
-        await until(lambda: desk.user_id in alice.members(room))
-        for platform in (ear.platform, desk.open()):
+    async with bot_account.listening() as recorder:
+        room = alice.room_with(bot_account.user_id, initial_state=[encryption])
+        await until(lambda: bot_account.user_id in alice.members(room))
+        for platform in (recorder.platform, bot_account.open()):
             with pytest.raises(Rejected, match="encrypted"):
                 await platform.send(Address("matrix", room), Content(text="secret"), "k")
     assert alice.events(room) == []
 
 
 async def test_a_homeserver_that_wants_us_slower_says_for_how_long(
-    desk: Desk, alice: Person, homeserver_client: HomeserverClient
+    bot_account: BotAccount, alice: Person, homeserver_client: HomeserverClient
 ) -> None:
-    room = room_of(desk, alice)
+    room = room_of(bot_account, alice)
     admin = homeserver_client.register(f"admin-{new_id()}".lower(), admin=True)
-    path = f"/_synapse/admin/v1/users/{desk.user_id}/override_ratelimit"
+    path = f"/_synapse/admin/v1/users/{bot_account.user_id}/override_ratelimit"
     homeserver_client.call("POST", path, {"messages_per_second": 1, "burst_count": 0}, token=admin.token)
     with pytest.raises(SlowDown) as slow:
-        await desk.open().send(Address("matrix", room), Content(text="quick"), "k")
+        await bot_account.open().send(Address("matrix", room), Content(text="quick"), "k")
     assert timedelta() < slow.value.retry_after < timedelta(seconds=10)
 
 
-async def test_a_token_that_nobody_knows_is_refused_for_good(desk: Desk) -> None:
+async def test_a_token_that_nobody_knows_is_refused_for_good(bot_account: BotAccount) -> None:
     with pytest.raises(BadCredentials):
-        async with desk.open(token="made-up").connect():
+        async with bot_account.open(token="made-up").connect():
             pass
 
 
-async def test_a_homeserver_that_is_gone_is_unreachable(desk: Desk) -> None:
-    platform = desk.open(homeserver="http://127.0.0.1:9")
+async def test_a_homeserver_that_is_gone_is_unreachable(bot_account: BotAccount) -> None:
+    platform = bot_account.open(homeserver="http://127.0.0.1:9")
     with pytest.raises(Unreachable):
         await platform.send(Address("matrix", "!r:localhost"), Content(text="x"), "k")
 
 
-async def test_a_password_is_used_once_and_its_login_kept(desk: Desk, alice: Person) -> None:
-    by_password = {"token": "", "user": desk.user_id}
-    room = room_of(desk, alice)
+async def test_a_password_is_used_once_and_its_login_kept(bot_account: BotAccount, alice: Person) -> None:
+    by_password = {"token": "", "user": bot_account.user_id}
+    room = room_of(bot_account, alice)
     to = Address("matrix", room)
-    first = await desk.open(password=desk.account.password, **by_password).send(to, Content(text="x"), "k")
-    again = await desk.open(password="forgotten", **by_password).send(to, Content(text="x"), "k")
+    first = await bot_account.open(password=bot_account.account.password, **by_password).send(
+        to, Content(text="x"), "k"
+    )
+    again = await bot_account.open(password="forgotten", **by_password).send(to, Content(text="x"), "k")
     assert first == again, "the same login, so the same message"
-    assert (desk.folder / "login.json").stat().st_mode & 0o777 == 0o600
+    assert (bot_account.folder / "login.json").stat().st_mode & 0o777 == 0o600
     with pytest.raises(BadCredentials):
-        await desk.open(password="wrong", token="", user=alice.user_id).send(to, Content(text="x"), "k")
+        await bot_account.open(password="wrong", token="", user=alice.user_id).send(to, Content(text="x"), "k")
 
 
-async def test_a_login_that_was_ended_is_replaced_where_there_is_a_password(desk: Desk, alice: Person) -> None:
-    room = room_of(desk, alice)
-    by_password = {"token": "", "user": desk.user_id, "password": desk.account.password}
+async def test_a_login_that_was_ended_is_replaced_where_there_is_a_password(
+    bot_account: BotAccount, alice: Person
+) -> None:
+    room = room_of(bot_account, alice)
+    by_password = {"token": "", "user": bot_account.user_id, "password": bot_account.account.password}
     to = Address("matrix", room)
-    await desk.open(**by_password).send(to, Content(text="one"), "1")
-    Person(alice.homeserver_client, desk.account).call("POST", "/logout/all", {})
-    await desk.open(**by_password).send(to, Content(text="two"), "2")
+    await bot_account.open(**by_password).send(to, Content(text="one"), "1")
+    Person(alice.homeserver_client, bot_account.account).call("POST", "/logout/all", {})
+    await bot_account.open(**by_password).send(to, Content(text="two"), "2")
     assert [one["content"]["body"] for one in alice.events(room)] == ["one", "two"]
 
 
@@ -223,10 +231,10 @@ async def test_a_homeserver_that_goes_away_and_comes_back(tmp_path: Path) -> Non
     with Homeserver() as server:
         there = server.homeserver_client
         alice = Person(there, there.register("alice"))
-        desk = Desk(there, there.register("bot"), tmp_path, (alice.user_id,))
-        async with desk.listening() as ear:
-            room = await meet(desk, alice, ear)
-        platform = desk.open()
+        bot_account = BotAccount(there, there.register("bot"), tmp_path, (alice.user_id,))
+        async with bot_account.listening() as recorder:
+            room = await create_shared_room(bot_account, alice, recorder)
+        platform = bot_account.open()
         to = Address("matrix", room)
         before = await platform.send(to, Content(text="once"), "k")
         await asyncio.to_thread(server.stop)
@@ -238,5 +246,5 @@ async def test_a_homeserver_that_goes_away_and_comes_back(tmp_path: Path) -> Non
         await asyncio.to_thread(server.start)
         assert await platform.send(to, Content(text="once"), "k") == before
         alice.say(room, "back?")
-        async with desk.listening() as ear:
-            assert (await ear.one()).text == "back?"
+        async with bot_account.listening() as recorder:
+            assert (await recorder.one()).text == "back?"

@@ -65,7 +65,7 @@ class MattermostFarSide:
     async def reacts(self, at: Address, message_id: str, emoji: str) -> None:
         raise NotImplementedError
 
-    async def marks(self, at: Address, message_id: str) -> list[str]:
+    async def own_reactions(self, at: Address, message_id: str) -> list[str]:
         raise NotImplementedError
 
     async def redelivers(self) -> bool:
@@ -85,15 +85,15 @@ class MattermostFarSide:
             if (one["user_id"], one["channel_id"], one["root_id"]) == (self.server.bot, at.chat_id, at.thread_id)
         ]
 
-    async def disrupt(self, trouble: FailureKind) -> bool:
-        if trouble == "cut":
+    async def disrupt(self, failure: FailureKind) -> bool:
+        if failure == "cut":
             self.server.hang_up()
         else:
-            self.server.trouble = trouble
+            self.server.failure = failure
         return True
 
     async def calm(self) -> None:
-        self.server.trouble = None
+        self.server.failure = None
 
 
 @pytest.fixture

@@ -52,7 +52,7 @@ class NtfyFarSide:
     async def reacts(self, at: Address, message_id: str, emoji: str) -> None:
         raise NotImplementedError
 
-    async def marks(self, at: Address, message_id: str) -> list[str]:
+    async def own_reactions(self, at: Address, message_id: str) -> list[str]:
         raise NotImplementedError
 
     async def redelivers(self) -> bool:
@@ -69,15 +69,15 @@ class NtfyFarSide:
             for one in ours
         ]
 
-    async def disrupt(self, trouble: FailureKind) -> bool:
-        if trouble == "cut":
+    async def disrupt(self, failure: FailureKind) -> bool:
+        if failure == "cut":
             self.server.hang_up()
         else:
-            self.server.trouble = trouble
+            self.server.failure = failure
         return True
 
     async def calm(self) -> None:
-        self.server.trouble = None
+        self.server.failure = None
 
 
 @pytest.fixture

@@ -70,9 +70,9 @@ class SignalFarSide:
                     "targetSentTimestamp": int(timestamp), "isRemove": False}  # fmt: skip
         self.daemon.deliver(ANN, reaction=reaction)
 
-    async def marks(self, at: Address, message_id: str) -> list[str]:
+    async def own_reactions(self, at: Address, message_id: str) -> list[str]:
         author, _, timestamp = message_id.rpartition(":")
-        found = self.daemon.marks.get((author, int(timestamp)))
+        found = self.daemon.reactions.get((author, int(timestamp)))
         return [found] if found else []
 
     async def redelivers(self) -> bool:
@@ -85,11 +85,11 @@ class SignalFarSide:
             if one.chat == at.chat_id
         ]
 
-    async def disrupt(self, trouble: FailureKind) -> bool:
-        if trouble == "cut":
+    async def disrupt(self, failure: FailureKind) -> bool:
+        if failure == "cut":
             self.daemon.hang_up()
         else:
-            self.daemon.trouble = trouble
+            self.daemon.failure = failure
         return True
 
     async def calm(self) -> None:

@@ -15,7 +15,7 @@ COMMANDS = [("status", "How things are"), ("new", "Begin anew"), ("help", "What 
 async def server() -> AsyncIterator[SlackServer]:
     async with SlackServer() as there:
         yield there
-    assert there.office.complaints == []
+    assert there.hub.complaints == []
 
 
 @pytest.fixture

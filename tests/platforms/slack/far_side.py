@@ -51,21 +51,21 @@ class SlackFarSide:
     async def reacts(self, at: Address, message_id: str, emoji: str) -> None:
         await self._channels[at.chat_id].reacts(self._ann, self._message(at, message_id), names_for(emoji)[0])
 
-    async def marks(self, at: Address, message_id: str) -> list[str]:
+    async def own_reactions(self, at: Address, message_id: str) -> list[str]:
         reactions = self._message(at, message_id).reactions
         return [emoji_for(name) for name, users in reactions.items() if self._server.world.bot.id in users]
 
     async def redelivers(self) -> bool:
-        await self._server.office.repeat(self._server.office.handed[-1])
+        await self._server.hub.repeat(self._server.hub.handed[-1])
         return True
 
     async def seen(self, at: Address) -> list[VisibleMessage]:
         answers = self._channels[at.chat_id].answers
         return [_seen(one) for one in answers if one.thread_ts == at.thread_id]
 
-    async def disrupt(self, trouble: FailureKind) -> bool:
+    async def disrupt(self, failure: FailureKind) -> bool:
         server = self._server
-        match trouble:
+        match failure:
             case "slow_down":
                 server.fail("chat.postMessage", "ratelimited", status=429, retry_after=7)
             case "failing":
@@ -73,9 +73,9 @@ class SlackFarSide:
             case "silent":
                 server.hang("chat.postMessage")
             case "deaf":
-                server.office.leave()
+                server.hub.leave()
             case "cut":
-                server.office.cut()
+                server.hub.cut()
             case "revoked":
                 server.revoked = True
         return True
@@ -111,4 +111,4 @@ async def slack_far_side() -> AsyncIterator[SlackFarSide]:
             yield SlackFarSide(server, platform, channel, root)
         finally:
             await platform.close()
-        assert server.office.complaints == []
+        assert server.hub.complaints == []

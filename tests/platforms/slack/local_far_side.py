@@ -28,11 +28,11 @@ class LocalFarSide:
         self._actions: asyncio.Queue[tuple[str, dict[str, object]]] = asyncio.Queue()
         self._workspace = workspace
         self._http = http
-        chat = workspace.asks("conversations.open", users=ALICE)["channel"]["id"]
-        channel = workspace.asks("conversations.create", name=f"c{new_id()}".lower())["channel"]["id"]
-        workspace.asks("conversations.invite", channel=channel, users=ALICE)
-        root = workspace.does("message", channel=channel, text="Plans")["message"]["ts"]
-        before = workspace.asks("conversations.history", channel=chat)["messages"]
+        chat = workspace.call("conversations.open", users=ALICE)["channel"]["id"]
+        channel = workspace.call("conversations.create", name=f"c{new_id()}".lower())["channel"]["id"]
+        workspace.call("conversations.invite", channel=channel, users=ALICE)
+        root = workspace.act("message", channel=channel, text="Plans")["message"]["ts"]
+        before = workspace.call("conversations.history", channel=chat)["messages"]
         self._known = {one["ts"] for one in before}
         self.private = Address("slack", chat)
         self.group: Address | None = Address("slack", channel, "group")
@@ -42,7 +42,7 @@ class LocalFarSide:
     async def says(self, at: Address, text: str, *, addressed: bool = True) -> None:
         mention = f"<@{BOT}> " if addressed and at.chat_type != "private" else ""
         thread = {"thread_ts": at.thread_id} if at.thread_id else {}
-        self._does("message", channel=at.chat_id, text=mention + text, **thread)
+        self._act("message", channel=at.chat_id, text=mention + text, **thread)
 
     async def sends_file(self, at: Address, name: str, data: bytes) -> None:
         raise NotImplementedError("here a person sends files in a way of this workspace's own")
@@ -50,12 +50,12 @@ class LocalFarSide:
     async def presses(self, at: Address, message_id: str, label: str) -> None:
         message = next(one for one in await self._messages(at) if one["ts"] == message_id)
         action = {**dict(choices_of(message["blocks"]))[label], "block_id": "b"}
-        self._does("interact", channel=at.chat_id, messageTs=message_id, action=action)
+        self._act("interact", channel=at.chat_id, messageTs=message_id, action=action)
 
     async def reacts(self, at: Address, message_id: str, emoji: str) -> None:
-        self._does("reaction", channel=at.chat_id, ts=message_id, name=names_for(emoji)[0])
+        self._act("reaction", channel=at.chat_id, ts=message_id, name=names_for(emoji)[0])
 
-    async def marks(self, at: Address, message_id: str) -> list[str]:
+    async def own_reactions(self, at: Address, message_id: str) -> list[str]:
         message = next(one for one in await self._messages(at) if one["ts"] == message_id)
         return [emoji_for(one["name"]) for one in message.get("reactions") or [] if BOT in one["users"]]
 
@@ -66,7 +66,7 @@ class LocalFarSide:
         ours = [one for one in await self._messages(at) if one.get("user") == BOT or one.get("bot_id")]
         return [_seen(one) for one in ours if one.get("thread_ts", "") in ("", at.thread_id)]
 
-    async def disrupt(self, trouble: FailureKind) -> bool:
+    async def disrupt(self, failure: FailureKind) -> bool:
         return False
 
     async def calm(self) -> None:
@@ -76,11 +76,11 @@ class LocalFarSide:
         method, arguments = "conversations.history", {"channel": at.chat_id}
         if at.thread_id:
             method, arguments = "conversations.replies", {**arguments, "ts": at.thread_id}
-        answer = await asyncio.to_thread(self._workspace.asks, method, **arguments)
+        answer = await asyncio.to_thread(self._workspace.call, method, **arguments)
         found = [one for one in answer["messages"] if one["ts"] not in self._known and one["ts"] != at.thread_id]
         return sorted(found, key=lambda one: float(one["ts"]))
 
-    def _does(self, proposed_action: str, **details: object) -> None:
+    def _act(self, proposed_action: str, **details: object) -> None:
         self._actions.put_nowait((proposed_action, {"user": ALICE, **details}))
 
     async def act(self) -> None:

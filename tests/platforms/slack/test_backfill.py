@@ -33,7 +33,7 @@ async def test_another_process_reads_missed_messages(server: SlackServer, store:
     posted = await chat.says(ann, "are you there?")
     await channel.says(ann, "among ourselves")
     await channel.says(ann, "and you?", thread=root.ts)
-    server.office.drop()
+    server.hub.drop()
     async with second.connect() as arrivals:
         await chat.says(ann, "the end")
         received = [await next_incoming(arrivals)]
@@ -60,7 +60,7 @@ async def test_new_messages_are_received_if_the_history_cannot_be_read(
         for text in ("hello", "again"):
             await chat.says(ann, text)
             await next_incoming(arrivals)
-    server.office.drop()
+    server.hub.drop()
     if trouble == "missing":
         server.missing = {"channels:history"}
     else:
@@ -80,7 +80,7 @@ async def test_history_is_not_read_after_a_short_break(server: SlackServer, ann:
             for text in ("one", "two"):
                 await chat.says(ann, text)
                 await next_incoming(arrivals)
-        server.office.drop()
+        server.hub.drop()
         server.calls.clear()
         async with slack.connect():
             pass

@@ -28,7 +28,7 @@ async def test_dead_slack_connection_is_replaced(store: Store) -> None:
             await there.until("waiting")
             assert wire.dropped
             wire.revive()
-            server.office.cut()
+            server.hub.cut()
             await chat.says(ann, "after")
             await there.until("connected", "before", "meanwhile", "after")
         await slack.close()

@@ -66,14 +66,14 @@ async def wait_until_connected(queue: QueueingReceiver) -> None:
 
 
 async def check_receiving(workspace: LocalSlack, queue: QueueingReceiver, text: str) -> Incoming:
-    await asyncio.to_thread(workspace.does, "message", text=text)
+    await asyncio.to_thread(workspace.act, "message", text=text)
     asked = await queue.next()
     assert (asked.text, asked.sender.name, asked.chat_name) == ("hello", "alice", "general")
     assert asked.address == Address("slack", CHANNEL, "thread", asked.message_id)
-    await asyncio.to_thread(workspace.does, "message", text="and more", thread_ts=asked.message_id)
+    await asyncio.to_thread(workspace.act, "message", text="and more", thread_ts=asked.message_id)
     more = await queue.next()
     assert (more.text, more.addressed, more.address) == ("and more", True, asked.address)
-    await asyncio.to_thread(workspace.does, "command", command="/talaria", text="status")
+    await asyncio.to_thread(workspace.act, "command", command="/talaria", text="status")
     assert (await queue.next()).text == "/status"
     return asked
 
@@ -100,15 +100,15 @@ async def check_sending(slack: Slack, workspace: LocalSlack, asked: Incoming, fo
 async def check_choices(slack: Slack, workspace: LocalSlack, queue: QueueingReceiver, asked: Incoming) -> None:
     ref = await slack.send(asked.address, Content(text="May I?", buttons=(Button("Yes", "yes:7"),)), "third")
     action = {"type": "button", "action_id": "talaria-0", "block_id": "b", "value": "yes:7"}
-    await asyncio.to_thread(workspace.does, "interact", messageTs=ref.message_id, action=action)
+    await asyncio.to_thread(workspace.act, "interact", messageTs=ref.message_id, action=action)
     pressed = await queue.next()
     assert (pressed.button, pressed.message_id, pressed.address) == ("yes:7", ref.message_id, asked.address)
-    await asyncio.to_thread(workspace.does, "reaction", ts=ref.message_id, name="tada")
+    await asyncio.to_thread(workspace.act, "reaction", ts=ref.message_id, name="tada")
     reacted = await queue.next()
     assert (reacted.reaction, reacted.message_id, reacted.address) == ("🎉", ref.message_id, asked.address)
 
 
 async def read_thread(workspace: LocalSlack, ts: str) -> list[dict[str, Any]]:
-    answer = await asyncio.to_thread(workspace.asks, "conversations.replies", channel=CHANNEL, ts=ts)
+    answer = await asyncio.to_thread(workspace.call, "conversations.replies", channel=CHANNEL, ts=ts)
     messages: list[dict[str, Any]] = answer["messages"]
     return messages

@@ -107,7 +107,7 @@ async def test_redelivered_event_is_received_once(server: SlackServer, slack: Sl
     async with slack.connect() as arrivals:
         await chat.says(ann, "once")
         incoming = await next_incoming(arrivals)
-        repeated = [await server.office.repeat(server.office.handed[0]) for _ in range(3)]
+        repeated = [await server.hub.repeat(server.hub.handed[0]) for _ in range(3)]
         await assert_no_other_update(server, arrivals, ann)
         for envelope in repeated:
             await wait_until_acknowledged(envelope)
@@ -120,7 +120,7 @@ async def test_mention_reported_by_two_events_is_received_once(server: SlackServ
         await channel.says(ann, "hello", mention=True)
         assert (await next_incoming(arrivals)).text == "hello"
         await assert_no_other_update(server, arrivals, ann)
-    kinds = [one.payload["event"]["type"] for one in server.office.handed]
+    kinds = [one.payload["event"]["type"] for one in server.hub.handed]
     assert kinds == ["message", "app_mention", "message"]
 
 
@@ -160,7 +160,7 @@ async def test_slash_command_becomes_command_text(
         await server.direct(ann).runs(ann, command, text)
         incoming = await next_incoming(arrivals)
         await assert_no_other_update(server, arrivals, ann)
-        await wait_until_acknowledged(server.office.handed[0])
+        await wait_until_acknowledged(server.hub.handed[0])
     assert (incoming.text, incoming.addressed) == (expected, True)
     assert incoming.sender.id == ann.id
 
@@ -169,7 +169,7 @@ async def test_command_is_acknowledged_before_it_is_confirmed(server: SlackServe
     async with slack.connect() as arrivals:
         await server.direct(ann).runs(ann, "/status")
         await next_incoming(arrivals)
-        await wait_until_acknowledged(server.office.handed[0])
+        await wait_until_acknowledged(server.hub.handed[0])
         await assert_no_other_update(server, arrivals, ann)
 
 
@@ -277,13 +277,13 @@ async def test_other_bots_joins_and_unreadable_events_are_ignored(server: SlackS
     ]
     async with slack.connect() as arrivals:
         for event in odd:
-            await server.office.post("events_api", {"type": "event_callback", "event": event})
-        await server.office.post("events_api", {"event": 7})
-        await server.office.post("interactive", {"type": "view_submission", "user": {"id": ann.id}})
-        await server.office.post("slash_commands", {"command": "/x"})
-        await server.office.post("something_new", {})
+            await server.hub.post("events_api", {"type": "event_callback", "event": event})
+        await server.hub.post("events_api", {"event": 7})
+        await server.hub.post("interactive", {"type": "view_submission", "user": {"id": ann.id}})
+        await server.hub.post("slash_commands", {"command": "/x"})
+        await server.hub.post("something_new", {})
         await assert_no_other_update(server, arrivals, ann)
-        for envelope in server.office.handed[:-1]:
+        for envelope in server.hub.handed[:-1]:
             await wait_until_acknowledged(envelope)
 
 
@@ -291,7 +291,7 @@ async def test_requested_reconnect_loses_no_message(server: SlackServer, slack: 
     async with slack.connect() as arrivals:
         await server.direct(ann).says(ann, "before")
         assert (await next_incoming(arrivals)).text == "before"
-        await server.office.ask_to_move()
+        await server.hub.ask_to_move()
         await server.direct(ann).says(ann, "after")
         assert (await next_incoming(arrivals)).text == "after"
         opened = [one for one in server.calls if one.method == "apps.connections.open"]
@@ -323,7 +323,7 @@ async def test_wrong_app_token_is_reported_without_the_token(server: SlackServer
 @pytest.mark.slow
 async def test_a_websocket_that_does_not_open_is_reported_in_time(server: SlackServer) -> None:
     slack = Slack(settings_for(server))
-    server.office.forget_tickets = True
+    server.hub.forget_tickets = True
     with pytest.raises(Unreachable):
         async with slack.connect():
             pass

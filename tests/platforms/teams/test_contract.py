@@ -11,7 +11,7 @@ import pytest
 from aiohttp import ClientSession
 from msgspec import structs
 from tests.platforms.webhook.webhook_peers import free_port
-from tests.storage.engines import Place
+from tests.storage.engines import StoreLocation
 
 from talaria.contracts.platform import Button, Content
 from talaria.contracts.setup import NetworkTrial
@@ -98,8 +98,8 @@ def _links(activity: dict[str, Any]) -> list[str]:
 
 
 @pytest.fixture
-def place(sqlite_place: Place) -> Place:
-    return sqlite_place
+def store_location(sqlite_location: StoreLocation) -> StoreLocation:
+    return sqlite_location
 
 
 @pytest.fixture

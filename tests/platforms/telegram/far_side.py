@@ -72,7 +72,7 @@ class TelegramFarSide:
         chat = self._chat(at)
         await chat.reacts(self._ann, next(one for one in chat.answers if str(one.id) == message_id), emoji)
 
-    async def marks(self, at: Address, message_id: str) -> list[str]:
+    async def own_reactions(self, at: Address, message_id: str) -> list[str]:
         found = next(one for one in self._chat(at).messages if str(one.id) == message_id)
         return list(found.reactions.get(self._server.bot.id, ()))
 
@@ -94,8 +94,8 @@ class TelegramFarSide:
             if (one.thread if one.in_topic else None) == _thread(at)
         ]
 
-    async def disrupt(self, trouble: FailureKind) -> bool:
-        match trouble:
+    async def disrupt(self, failure: FailureKind) -> bool:
+        match failure:
             case "slow_down":
                 self._server.flood(after=0, retry_after=7)
             case "failing":
@@ -120,8 +120,8 @@ class TelegramFarSide:
 class WebhookFarSide(TelegramFarSide):
     """The same with a webhook: there is no connection that could go deaf."""
 
-    async def disrupt(self, trouble: FailureKind) -> bool:
-        return trouble != "deaf" and await super().disrupt(trouble)
+    async def disrupt(self, failure: FailureKind) -> bool:
+        return failure != "deaf" and await super().disrupt(failure)
 
 
 @asynccontextmanager

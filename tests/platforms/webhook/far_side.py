@@ -105,7 +105,7 @@ class WebhookFarSide:
     async def reacts(self, at: Address, message_id: str, emoji: str) -> None:
         raise NotImplementedError
 
-    async def marks(self, at: Address, message_id: str) -> list[str]:
+    async def own_reactions(self, at: Address, message_id: str) -> list[str]:
         raise NotImplementedError
 
     async def redelivers(self) -> bool:
@@ -120,8 +120,8 @@ class WebhookFarSide:
             if one.body["route"] == at.chat_id
         ]
 
-    async def disrupt(self, trouble: FailureKind) -> bool:
-        match trouble:
+    async def disrupt(self, failure: FailureKind) -> bool:
+        match failure:
             case "slow_down":
                 self._receiver.answer = lambda: 429
             case "failing":

@@ -79,7 +79,7 @@ class WhatsAppFarSide(WebhookFarSide):
     async def reacts(self, at: Address, message_id: str, emoji: str) -> None:
         self.server.say(at.chat_id, {"type": "reaction", "reaction": {"message_id": message_id, "emoji": emoji}})
 
-    async def marks(self, at: Address, message_id: str) -> list[str]:
+    async def own_reactions(self, at: Address, message_id: str) -> list[str]:
         return [one for one in [self.server.reactions.get(message_id, "")] if one]
 
     async def seen(self, at: Address) -> list[VisibleMessage]:

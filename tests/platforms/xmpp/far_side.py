@@ -186,7 +186,7 @@ class XmppFarSide:
         (shown,) = [one for one in await self.person.messages(sender=self.room) if one.get("id") == message_id]
         return next(one.get("id", "") for one in shown.iter("{urn:xmpp:sid:0}stanza-id"))
 
-    async def marks(self, at: Address, message_id: str) -> list[str]:
+    async def own_reactions(self, at: Address, message_id: str) -> list[str]:
         found: list[str] = []
         for one in await self.person.messages(sender=self.settings.jid):
             reactions = one.find(f"{{{REACTIONS}}}reactions")
@@ -204,8 +204,8 @@ class XmppFarSide:
         sender = self.settings.jid if at.chat_type == "private" else f"{self.room}/talaria"
         return await self.person.visible(sender=sender)
 
-    async def disrupt(self, trouble: FailureKind) -> bool:
-        match trouble:
+    async def disrupt(self, failure: FailureKind) -> bool:
+        match failure:
             case "silent" | "deaf":
                 self.wire.die()
             case "cut":

@@ -7,7 +7,15 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.providers.random_histories import TOOL, answered, asked, histories, request, said, spoken
+from tests.providers.random_histories import (
+    TOOL,
+    histories,
+    make_message,
+    reply_messages,
+    request,
+    user_message,
+    user_messages,
+)
 
 from talaria.contracts.provider import ModelRequest
 from talaria.core.messages import Message, Text
@@ -29,15 +37,15 @@ RESPONSES = OpenAIResponsesSettings(name="test", base_url=URL)
 ANTHROPIC = AnthropicSettings(name="test", base_url=URL)
 
 PROTOCOLS: dict[str, tuple[Encode, int]] = {
-    "chat": (lambda asked: chat.encode(asked, CHAT), len(b"]}")),
-    "thinking chat": (lambda asked: chat.encode(asked, THINKING_CHAT), len(b"]}")),
-    "responses": (lambda asked: responses.encode(asked, RESPONSES), len(b"]}")),
-    "anthropic": (lambda asked: without_marks(anthropic.encode(asked, ANTHROPIC)), len(b"]}]}")),
+    "chat": (lambda user_message: chat.encode(user_message, CHAT), len(b"]}")),
+    "thinking chat": (lambda user_message: chat.encode(user_message, THINKING_CHAT), len(b"]}")),
+    "responses": (lambda user_message: responses.encode(user_message, RESPONSES), len(b"]}")),
+    "anthropic": (lambda user_message: without_marks(anthropic.encode(user_message, ANTHROPIC)), len(b"]}]}")),
 }
 
 
-def alternating(asked: ModelRequest) -> bytes:
-    return chat.encode(asked, ALTERNATING_CHAT)
+def alternating(user_message: ModelRequest) -> bytes:
+    return chat.encode(user_message, ALTERNATING_CHAT)
 
 
 def without_marks(body: bytes) -> bytes:
@@ -56,8 +64,8 @@ def test_later_request_starts_with_the_bytes_of_the_earlier_one(
 ) -> None:
     options = {"system": "Be kind.", "tools": (TOOL,)}
     for name, (encode, tail) in PROTOCOLS.items():
-        earlier = encode(request([asked(), *flat(past)], **options))
-        later = encode(request([asked(), *flat(past), *flat(future)], **options))
+        earlier = encode(request([user_message(), *flat(past)], **options))
+        later = encode(request([user_message(), *flat(past), *flat(future)], **options))
         assert later.startswith(earlier[:-tail]), name
 
 
@@ -73,23 +81,27 @@ def test_equal_requests_have_equal_bytes(history: list[list[Message]]) -> None:
 @given(history=histories)
 def test_request_body_is_json_that_ends_with_the_messages(history: list[list[Message]]) -> None:
     for name, (encode, _) in PROTOCOLS.items():
-        body = msgspec.json.decode(encode(request([asked(), *flat(history)], system="Be kind.", tools=(TOOL,))))
+        body = msgspec.json.decode(encode(request([user_message(), *flat(history)], system="Be kind.", tools=(TOOL,))))
         assert list(body)[-1] in {"messages", "input"}, name
         assert next(iter(body)) == "model", name
 
 
 @given(st.lists(st.text(min_size=1), min_size=1), st.text(min_size=1))
 def test_joined_messages_only_grow_at_their_end(past: list[str], more: str) -> None:
-    before = [said("assistant", Text("Hi.")), *(asked(Text(text)) for text in past)]
+    before = [make_message("assistant", Text("Hi.")), *(user_message(Text(text)) for text in past)]
     earlier = chat.encode(request(before), ALTERNATING_CHAT)
-    later = chat.encode(request([*before, asked(Text(more))]), ALTERNATING_CHAT)
+    later = chat.encode(request([*before, user_message(Text(more))]), ALTERNATING_CHAT)
     assert later.startswith(earlier[: -len(b'"}]}')])
 
 
 @given(st.lists(st.text(min_size=1), min_size=1), st.text(min_size=1))
 def test_a_cross_post_after_a_reply_changes_only_the_end(sent: list[str], more: str) -> None:
-    past = [said("assistant", Text("Welcome.")), asked()]
-    future = [said("assistant", Text("Hi.")), *(said("assistant", Text(text)) for text in sent), asked(Text(more))]
+    past = [make_message("assistant", Text("Welcome.")), user_message()]
+    future = [
+        make_message("assistant", Text("Hi.")),
+        *(make_message("assistant", Text(text)) for text in sent),
+        user_message(Text(more)),
+    ]
     for encode in (*(encode for encode, _ in PROTOCOLS.values()), alternating):
         earlier = encode(request(past, system="Be kind."))
         later = encode(request([*past, *future], system="Be kind."))
@@ -97,23 +109,32 @@ def test_a_cross_post_after_a_reply_changes_only_the_end(sent: list[str], more: 
 
 
 @pytest.mark.slow
-@given(st.lists(st.one_of(spoken(), answered()), min_size=1, max_size=4))
+@given(st.lists(st.one_of(user_messages(), reply_messages()), min_size=1, max_size=4))
 def test_cache_marks_stay_within_the_limit_of_the_server(history: list[list[Message]]) -> None:
-    body = anthropic.encode(request([asked(), *flat(history)], system="Be kind.", tools=(TOOL,)), ANTHROPIC)
+    body = anthropic.encode(request([user_message(), *flat(history)], system="Be kind.", tools=(TOOL,)), ANTHROPIC)
     assert 2 <= body.count(MARK) <= 3
 
 
 ENCODERS: dict[str, tuple[Callable[[], ConversationEncoder[Any]], Encode]] = {
-    "chat": (lambda: chat.ChatEncoder(CHAT), lambda asked: chat.encode(asked, CHAT)),
-    "thinking chat": (lambda: chat.ChatEncoder(THINKING_CHAT), lambda asked: chat.encode(asked, THINKING_CHAT)),
+    "chat": (lambda: chat.ChatEncoder(CHAT), lambda user_message: chat.encode(user_message, CHAT)),
+    "thinking chat": (
+        lambda: chat.ChatEncoder(THINKING_CHAT),
+        lambda user_message: chat.encode(user_message, THINKING_CHAT),
+    ),
     "alternating chat": (lambda: chat.ChatEncoder(ALTERNATING_CHAT), alternating),
-    "responses": (lambda: responses.ResponsesEncoder(RESPONSES), lambda asked: responses.encode(asked, RESPONSES)),
-    "anthropic": (lambda: anthropic.AnthropicEncoder(ANTHROPIC), lambda asked: anthropic.encode(asked, ANTHROPIC)),
+    "responses": (
+        lambda: responses.ResponsesEncoder(RESPONSES),
+        lambda user_message: responses.encode(user_message, RESPONSES),
+    ),
+    "anthropic": (
+        lambda: anthropic.AnthropicEncoder(ANTHROPIC),
+        lambda user_message: anthropic.encode(user_message, ANTHROPIC),
+    ),
 }
 
 
 @pytest.mark.slow
-@given(st.lists(st.one_of(spoken(), answered()), max_size=8), st.lists(st.integers(0, 30), max_size=6))
+@given(st.lists(st.one_of(user_messages(), reply_messages()), max_size=8), st.lists(st.integers(0, 30), max_size=6))
 def test_incremental_encoding_equals_encoding_at_once(history: list[list[Message]], cuts: list[int]) -> None:
     messages = flat(history)
     for name, (make, encode) in ENCODERS.items():
@@ -126,6 +147,9 @@ def test_incremental_encoding_equals_encoding_at_once(history: list[list[Message
 
 def test_incremental_encoder_encodes_only_new_messages() -> None:
     encoder = chat.ChatEncoder(CHAT)
-    first, second = request([asked()]), request([asked(), said("assistant", Text("Hi.")), asked(Text("And?"))])
+    first, second = (
+        request([user_message()]),
+        request([user_message(), make_message("assistant", Text("Hi.")), user_message(Text("And?"))]),
+    )
     encoder.take(first.messages, encoder.fresh(first.messages))
     assert encoder.fresh(second.messages) == second.messages[1:]

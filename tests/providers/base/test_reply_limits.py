@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from tests.providers.random_histories import request
 from tests.providers.raw_servers import read_request, serving
-from tests.providers.scripted_providers import PATIENT, SPEAKERS, Connect, heard, pool
+from tests.providers.scripted_providers import CONNECTORS, PATIENT, Connect, collect_reply, pool
 
 from talaria.contracts.provider import ModelReply, ModelText, Provider
 from talaria.core.errors import ProviderUnreachable, ReplyTooLong
@@ -94,7 +94,7 @@ def as_events(events: list[bytes]) -> bytes:
     return b"".join(b"data: %s\n\n" % event for event in events)
 
 
-protocols = pytest.mark.parametrize("protocol", SPEAKERS)
+protocols = pytest.mark.parametrize("protocol", CONNECTORS)
 
 
 @protocols
@@ -104,8 +104,8 @@ async def test_endless_reply_is_cut_at_the_limit_with_a_notice(protocol: str) ->
         while True:
             yield as_events([text_event("x" * PIECE)[protocol]])
 
-    async with replying(SPEAKERS[protocol], endless) as provider:
-        events, reply = await heard(provider, request())
+    async with replying(CONNECTORS[protocol], endless) as provider:
+        events, reply = await collect_reply(provider, request())
     texts = [event.text for event in events if isinstance(event, ModelText)]
     assert "".join(texts) == "x" * MAX_TEXT + ENDED
     assert (reply.stop, reply.message.text) == ("length", "x" * MAX_TEXT + ENDED)
@@ -118,9 +118,9 @@ async def test_event_that_is_too_large_is_refused(protocol: str) -> None:
         while True:
             yield b"x" * PIECE
 
-    async with replying(SPEAKERS[protocol], huge) as provider:
+    async with replying(CONNECTORS[protocol], huge) as provider:
         with pytest.raises(ReplyTooLong, match="larger than 4 MB"):
-            await heard(provider, request())
+            await collect_reply(provider, request())
 
 
 @protocols
@@ -129,9 +129,9 @@ async def test_arguments_that_are_too_long_are_refused(protocol: str) -> None:
         while True:
             yield as_events(call_event("x" * (MAX_ARGUMENTS // 4))[protocol])
 
-    async with replying(SPEAKERS[protocol], endless) as provider:
+    async with replying(CONNECTORS[protocol], endless) as provider:
         with pytest.raises(ReplyTooLong, match="arguments"):
-            await heard(provider, request())
+            await collect_reply(provider, request())
 
 
 @protocols
@@ -144,9 +144,9 @@ async def test_comments_without_events_count_as_silence(protocol: str, has_begun
             yield b": keep-alive\n\n"
             await asyncio.sleep(0.01)  # real time: a server that sends nothing but keep-alives
 
-    async with replying(SPEAKERS[protocol], keep_alive, IMPATIENT) as provider:
+    async with replying(CONNECTORS[protocol], keep_alive, IMPATIENT) as provider:
         with pytest.raises(ProviderUnreachable, match="stopped sending"):
-            await heard(provider, request())
+            await collect_reply(provider, request())
 
 
 @protocols
@@ -165,8 +165,8 @@ async def test_invalid_unicode_in_a_reply_is_replaced(protocol: str, sent: str, 
         event = text_event("TEXT")[protocol].replace(b"TEXT", encoded)
         yield as_events([*BEGIN[protocol], event, *ending(encoded)[protocol]])
 
-    async with replying(SPEAKERS[protocol], stream) as provider:
-        events, reply = await heard(provider, request())
+    async with replying(CONNECTORS[protocol], stream) as provider:
+        events, reply = await collect_reply(provider, request())
     assert [event.text for event in events if isinstance(event, ModelText)] == [expected]
     assert isinstance(reply, ModelReply)
     assert [part.text for part in reply.message.parts if isinstance(part, Text)] == [expected]
@@ -179,8 +179,8 @@ async def test_arguments_below_the_limit_are_accepted(protocol: str) -> None:
     async def stream() -> AsyncIterator[bytes]:
         yield as_events([*BEGIN[protocol], *call_event(arguments)[protocol], *ending(b"")[protocol]])
 
-    async with replying(SPEAKERS[protocol], stream) as provider:
-        _, reply = await heard(provider, request())
+    async with replying(CONNECTORS[protocol], stream) as provider:
+        _, reply = await collect_reply(provider, request())
     assert [part.arguments for part in reply.message.parts if isinstance(part, ToolCall)] == [arguments]
 
 

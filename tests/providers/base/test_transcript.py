@@ -2,7 +2,7 @@
 
 import pytest
 from hypothesis import given
-from tests.providers.random_histories import PIXEL, asked, histories, said
+from tests.providers.random_histories import PIXEL, histories, make_message, user_message
 
 from talaria.core.messages import File, Image, Message, Reasoning, Text, ToolCall, ToolResult
 from talaria.providers.base.outgoing import INTERRUPTED, note_on, repair, split_data_uri
@@ -36,33 +36,37 @@ def test_empty_parts_and_reasoning_of_other_providers_are_removed(history: list[
 
 
 def test_late_results_are_moved_after_their_calls_in_call_order() -> None:
-    late = [asked(Text("hurry")), said("tool", ToolResult("b", "2")), said("tool", ToolResult("a", "1"))]
-    repaired = repair([asked(), said("assistant", call("a"), call("b")), *late], MINE)
+    late = [
+        user_message(Text("hurry")),
+        make_message("tool", ToolResult("b", "2")),
+        make_message("tool", ToolResult("a", "1")),
+    ]
+    repaired = repair([user_message(), make_message("assistant", call("a"), call("b")), *late], MINE)
     assert [message.role for message in repaired] == ["user", "assistant", "tool", "user"]
     assert repaired[2].parts == (ToolResult("a", "1"), ToolResult("b", "2"))
 
 
 def test_an_unanswered_call_is_reported_as_interrupted() -> None:
-    repaired = repair([asked(), said("assistant", call("a")), asked()], MINE)
+    repaired = repair([user_message(), make_message("assistant", call("a")), user_message()], MINE)
     assert repaired[2].parts == (ToolResult("a", INTERRUPTED, failed=True),)
 
 
 def test_result_with_a_reused_id_belongs_to_the_latest_call() -> None:
-    first = [said("assistant", call("0")), said("tool", ToolResult("0", "first"))]
-    second = [said("assistant", call("0")), said("tool", ToolResult("0", "second"))]
+    first = [make_message("assistant", call("0")), make_message("tool", ToolResult("0", "first"))]
+    second = [make_message("assistant", call("0")), make_message("tool", ToolResult("0", "second"))]
     repaired = repair([*first, *second], MINE)
     assert [message.text for message in repaired if message.role == "tool"] == ["first", "second"]
 
 
 def test_second_results_and_results_without_a_call_are_removed() -> None:
-    strays = [said("tool", ToolResult("a", "again")), said("tool", ToolResult("z", "?"), Image(PIXEL))]
-    repaired = repair([said("assistant", call("a")), said("tool", ToolResult("a", "1")), *strays], MINE)
-    assert repaired[1:] == [said("tool", ToolResult("a", "1"))]
+    strays = [make_message("tool", ToolResult("a", "again")), make_message("tool", ToolResult("z", "?"), Image(PIXEL))]
+    repaired = repair([make_message("assistant", call("a")), make_message("tool", ToolResult("a", "1")), *strays], MINE)
+    assert repaired[1:] == [make_message("tool", ToolResult("a", "1"))]
 
 
 def test_pictures_stay_with_their_tool_result() -> None:
-    seen = said("tool", ToolResult("a", "see"), Image(PIXEL))
-    assert repair([said("assistant", call("a")), seen], MINE)[1].parts == (ToolResult("a", "see"), Image(PIXEL))
+    seen = make_message("tool", ToolResult("a", "see"), Image(PIXEL))
+    assert repair([make_message("assistant", call("a")), seen], MINE)[1].parts == (ToolResult("a", "see"), Image(PIXEL))
 
 
 def test_note_names_a_file_without_its_content() -> None:

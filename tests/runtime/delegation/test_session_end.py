@@ -5,8 +5,8 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
-from tests.commands.command_fixture import open_desk
-from tests.tools.process.process_fixture import dead_worker, elsewhere, sleeping
+from tests.commands.command_fixture import open_chat_client
+from tests.tools.process.process_fixture import dead_worker, process_on_another_machine, start_sleeping_process
 
 from talaria.contracts.background_processes import add_process, change_process, list_processes
 from talaria.contracts.delegation import ChildTask, DelegatedTask
@@ -31,18 +31,18 @@ from talaria.testing.wait import LIMIT, until
 async def test_tasks_to_end_with_a_session_are_ended_by_the_next_process(tmp_path: Path) -> None:
     gone = dead_worker()
     async with ModelServer() as server:
-        async with open_desk(tmp_path, server, tools=()) as desk:  # no task watches processes here
-            await desk.say("hi")
-            left, store = desk.active_session.session_id, desk.application.store
-            process = await sleeping(desk.application.processes, left)
-            await desk.use("/new")
+        async with open_chat_client(tmp_path, server, tools=()) as client:  # no task watches processes here
+            await client.say("hi")
+            left, store = client.active_session.session_id, client.application.store
+            process = await start_sleeping_process(client.application.processes, left)
+            await client.use("/new")
             await store.write(lambda tx: change_process(tx, process, watcher=gone))
             (stored,) = await store.read(list_processes)
             assert stored.is_alive
             assert stored.ended_by == "conversation"
         assert is_running(process.pid)
-        async with open_desk(tmp_path, server) as desk, AsyncExitStack() as stack, asyncio.timeout(LIMIT):
-            desk.application.processes.attend(desk.active_session.jobs, stack)
+        async with open_chat_client(tmp_path, server) as client, AsyncExitStack() as stack, asyncio.timeout(LIMIT):
+            client.application.processes.attend(client.active_session.jobs, stack)
             await until(lambda: not is_running(process.pid))
 
 
@@ -72,7 +72,7 @@ async def test_processes_of_a_child_session_end_when_its_answer_is_stored(store:
     await store.write(lambda tx: start_in_background(tx, delegation(session_id, "call")))
     child = await store.write(lambda tx: begin_child(tx, "call", 0, "one"))
     assert child is not None
-    await store.write(lambda tx: add_process(tx, elsewhere(child)))
+    await store.write(lambda tx: add_process(tx, process_on_another_machine(child)))
     await store.write(lambda tx: settle_child(tx, "call", 0, "done", "its result will be posted"))
     (stored,) = await store.read(list_processes)
     assert stored.ended_by == "conversation"

@@ -5,13 +5,13 @@ import re
 from pathlib import Path
 
 import pytest
-from tests.commands.command_fixture import Desk, open_desk
+from tests.commands.command_fixture import ChatClient, open_chat_client
 from tests.runtime.delegation.delegating_model import (
-    Company,
+    DelegatingModel,
     Script,
-    asked_for,
     children,
-    hand_on,
+    delegate_tasks,
+    model_calls_for,
     result,
     tools_of,
     until_stored,
@@ -44,95 +44,99 @@ def is_gone(pid: Path) -> bool:
 
 
 async def test_results_are_in_the_order_of_the_tasks_whichever_ends_first(tmp_path: Path) -> None:
-    async with ModelServer() as server, open_desk(tmp_path, server) as desk:
-        script: Script = {"go": [hand_on("slow", "quick"), Say("both")], "slow": Say("tortoise"), "quick": Say("hare")}
-        company = Company(server, script, gates=("slow",))
+    async with ModelServer() as server, open_chat_client(tmp_path, server) as client:
+        script: Script = {
+            "go": [delegate_tasks("slow", "quick"), Say("both")],
+            "slow": Say("tortoise"),
+            "quick": Say("hare"),
+        }
+        delegating_model = DelegatingModel(server, script, gates=("slow",))
         async with asyncio.TaskGroup() as group:
-            turn = group.create_task(desk.say("go"))
-            await until_stored(desk, lambda tx: any(one.state == "answered" for one in tx.turns.find()))
-            company.gates["slow"].set()
+            turn = group.create_task(client.say("go"))
+            await until_stored(client, lambda tx: any(one.state == "answered" for one in tx.turns.find()))
+            delegating_model.gates["slow"].set()
         assert turn.result() == TurnAnswered("both")
-        assert await result(desk) == "## 1: done\ntortoise\n\n## 2: done\nhare"
-        steps = [event.text for event in desk.events if isinstance(event, ToolProgressed)]
+        assert await result(client) == "## 1: done\ntortoise\n\n## 2: done\nhare"
+        steps = [event.text for event in client.events if isinstance(event, ToolProgressed)]
         assert steps == ["child 2: done", "child 1: done"]
-        await until_stored(desk, is_over)
+        await until_stored(client, is_over)
 
 
 async def test_child_has_its_own_archived_session_without_the_parents_messages(tmp_path: Path) -> None:
-    async with ModelServer() as server, open_desk(tmp_path, server) as desk:
-        Company(server, {"My cat is Ada.": Say("Nice."), "go": [hand_on("name it"), Say("done")]})
-        await desk.say("My cat is Ada.")
-        await desk.say("go")
-        assert await result(desk) == "ok"
-        [asked] = asked_for(server, "name it")
+    async with ModelServer() as server, open_chat_client(tmp_path, server) as client:
+        DelegatingModel(server, {"My cat is Ada.": Say("Nice."), "go": [delegate_tasks("name it"), Say("done")]})
+        await client.say("My cat is Ada.")
+        await client.say("go")
+        assert await result(client) == "ok"
+        [asked] = model_calls_for(server, "name it")
         assert "Ada" not in asked.body.decode()
-        [child] = await children(desk)
-        session = await desk.application.store.read(lambda tx: tx.sessions.get(child))
+        [child] = await children(client)
+        session = await client.application.store.read(lambda tx: tx.sessions.get(child))
         assert session is not None
         assert (session.source, session.parent_id, session.parent_seq) == (
             "delegate",
-            desk.active_session.session_id,
+            client.active_session.session_id,
             0,
         )
         assert session.archived_at is not None
-        assert child not in await desk.use("/sessions")
+        assert child not in await client.use("/sessions")
 
 
 async def test_child_has_only_the_tools_passed_on_to_it(tmp_path: Path) -> None:
-    async with ModelServer() as server, open_desk(tmp_path, server) as desk:
+    async with ModelServer() as server, open_chat_client(tmp_path, server) as client:
         some = {"goal": "some", "tools": ["read_file", "clarify"]}
-        Company(server, {"go": [hand_on("usual", some), Say("done")]})
-        await desk.say("go")
+        DelegatingModel(server, {"go": [delegate_tasks("usual", some), Say("done")]})
+        await client.say("go")
         own = tools_of(server.received[0])
         assert {"clarify", "delegate_task", "terminal"} <= own
-        assert tools_of(asked_for(server, "usual")[0]) == own - {"clarify"}
-        assert tools_of(asked_for(server, "some")[0]) == {"read_file"}
+        assert tools_of(model_calls_for(server, "usual")[0]) == own - {"clarify"}
+        assert tools_of(model_calls_for(server, "some")[0]) == {"read_file"}
 
 
 async def test_child_can_delegate_up_to_the_configured_depth(tmp_path: Path) -> None:
-    async with ModelServer() as server, open_desk(tmp_path, server) as desk:
+    async with ModelServer() as server, open_chat_client(tmp_path, server) as client:
         script: Script = {
-            "go": [hand_on("one"), Say("done")],
-            "one": [hand_on("two"), Say("from two")],
+            "go": [delegate_tasks("one"), Say("done")],
+            "one": [delegate_tasks("two"), Say("from two")],
             "two": Say("deep"),
         }
-        Company(server, script)
-        await desk.say("go")
-        assert await result(desk) == "from two"
-        assert "delegate_task" in tools_of(asked_for(server, "one")[0])
-        assert "delegate_task" not in tools_of(asked_for(server, "two")[0])
-        assert "deep" in asked_for(server, "one")[1].body.decode()
-        steps = [event.text for event in desk.events if isinstance(event, ToolProgressed)]
+        DelegatingModel(server, script)
+        await client.say("go")
+        assert await result(client) == "from two"
+        assert "delegate_task" in tools_of(model_calls_for(server, "one")[0])
+        assert "delegate_task" not in tools_of(model_calls_for(server, "two")[0])
+        assert "deep" in model_calls_for(server, "one")[1].body.decode()
+        steps = [event.text for event in client.events if isinstance(event, ToolProgressed)]
         assert steps == ["child 1: delegate_task: two", "child 1: child 1: done", "child 1: done"]
-        await until_stored(desk, is_over)
+        await until_stored(client, is_over)
 
 
 async def test_delegation_depth_zero_removes_the_tool(tmp_path: Path) -> None:
-    async with ModelServer() as server, open_desk(tmp_path, server, "[delegation]\ndepth = 0\n") as desk:
-        await desk.say("hi")
+    async with ModelServer() as server, open_chat_client(tmp_path, server, "[delegation]\ndepth = 0\n") as client:
+        await client.say("hi")
         assert "delegate_task" not in tools_of(server.received[0])
 
 
 async def test_answer_that_does_not_match_its_schema_is_requested_once_more(tmp_path: Path) -> None:
-    async with ModelServer() as server, open_desk(tmp_path, server) as desk:
+    async with ModelServer() as server, open_chat_client(tmp_path, server) as client:
         good, bad = {"goal": "good", "output_schema": NUMBER}, {"goal": "bad", "output_schema": NUMBER}
         fixed = 'Here:\n```json\n{"sum": 3}\n```'
         again = "That answer doesn't match: {}. Answer again, only with JSON that matches the schema."
         script: Script = {
-            "go": [hand_on(good, bad), Say("done")],
+            "go": [delegate_tasks(good, bad), Say("done")],
             "good": Say('{"sum": "three"}'),
             "bad": Say("three"),
             again.format('answer.sum: "three" is not of type "integer"'): Say(fixed),
             again.format("the answer is not JSON"): Say("still three"),
         }
-        company = Company(server, script)
-        await desk.say("go")
-        assert await result(desk) == (
+        delegating_model = DelegatingModel(server, script)
+        await client.say("go")
+        assert await result(client) == (
             '## 1: done\n{"sum":3}\n\n## 2: failed\n'
             "The answer doesn't match the schema, even after a second try: the answer is not JSON.\nstill three"
         )
-        assert len(company.asked) == 6
-        assert '"sum":{"type":"integer"}' in asked_for(server, "good")[0].question
+        assert len(delegating_model.tasks) == 6
+        assert '"sum":{"type":"integer"}' in model_calls_for(server, "good")[0].question
 
 
 @pytest.mark.parametrize(
@@ -145,112 +149,122 @@ async def test_answer_that_does_not_match_its_schema_is_requested_once_more(tmp_
     ],
 )
 async def test_invalid_task_is_refused_with_the_reason(tmp_path: Path, task: dict[str, object], complaint: str) -> None:
-    async with ModelServer() as server, open_desk(tmp_path, server) as desk:
-        Company(server, {"go": [hand_on(task), Say("done")]})
-        await desk.say("go")
-        assert complaint in await result(desk)
-        assert await children(desk) == []
+    async with ModelServer() as server, open_chat_client(tmp_path, server) as client:
+        DelegatingModel(server, {"go": [delegate_tasks(task), Say("done")]})
+        await client.say("go")
+        assert complaint in await result(client)
+        assert await children(client) == []
 
 
 async def test_tasks_per_call_and_tasks_in_parallel_are_limited(tmp_path: Path) -> None:
     goals = [f"task {number}" for number in range(5)]
     settings = "[delegation]\ntasks = 5\nat_once = 2\n"
-    async with ModelServer() as server, open_desk(tmp_path, server, settings) as desk:
-        script: Script = {"go": [hand_on(*goals), Say("done")], "more": [hand_on(*goals, "task 5"), Say("done")]}
-        company = Company(server, script, gates=tuple(goals))
+    async with ModelServer() as server, open_chat_client(tmp_path, server, settings) as client:
+        script: Script = {
+            "go": [delegate_tasks(*goals), Say("done")],
+            "more": [delegate_tasks(*goals, "task 5"), Say("done")],
+        }
+        delegating_model = DelegatingModel(server, script, gates=tuple(goals))
         async with asyncio.TaskGroup() as group:
-            group.create_task(desk.say("go"))
+            group.create_task(client.say("go"))
             await server.arrived(3)
-            for gate in company.gates.values():
+            for gate in delegating_model.gates.values():
                 gate.set()
-        assert company.most_at_work == 2
-        assert (await result(desk)).count(": done\nok") == 5
-        await desk.say("more")
-        assert "At most 5 tasks" in await result(desk)
+        assert delegating_model.most_running == 2
+        assert (await result(client)).count(": done\nok") == 5
+        await client.say("more")
+        assert "At most 5 tasks" in await result(client)
 
 
 @pytest.mark.slow
 async def test_stopping_the_turn_ends_its_children_and_their_processes(tmp_path: Path) -> None:
-    async with ModelServer() as server, open_desk(tmp_path, server) as desk:
+    async with ModelServer() as server, open_chat_client(tmp_path, server) as client:
         sleeping = Say(calls=[Ask("terminal", {"command": "echo $$ > pid; exec sleep 600"})])
-        Company(server, {"go": hand_on("think", "sleep"), "sleep": sleeping}, gates=("think",))
+        DelegatingModel(server, {"go": delegate_tasks("think", "sleep"), "sleep": sleeping}, gates=("think",))
         pid = tmp_path / "work" / "pid"
         async with asyncio.TaskGroup() as group:
-            turn = group.create_task(desk.say("go"))
-            await until_stored(desk, lambda tx: is_written(pid) and len(tx.turns.find()) == 3)
-            desk.active_session.chat.conversation.stop()
+            turn = group.create_task(client.say("go"))
+            await until_stored(client, lambda tx: is_written(pid) and len(tx.turns.find()) == 3)
+            client.active_session.chat.conversation.stop()
         assert turn.result() == TurnStopped()
         await server.gone()
-        await until_stored(desk, is_over)
+        await until_stored(client, is_over)
         assert is_gone(pid)
-        for child in await children(desk):
-            assert await _last_turn(desk, child) == "stopped"
-        assert await desk.say("hi") == TurnAnswered("ok")
+        for child in await children(client):
+            assert await _last_turn(client, child) == "stopped"
+        assert await client.say("hi") == TurnAnswered("ok")
 
 
-async def _last_turn(desk: Desk, session_id: SessionId) -> str:
-    return await desk.application.store.read(lambda tx: tx.turns.find(session_id)[-1].state)
+async def _last_turn(client: ChatClient, session_id: SessionId) -> str:
+    return await client.application.store.read(lambda tx: tx.turns.find(session_id)[-1].state)
 
 
 async def test_turn_out_of_time_ends_its_children(tmp_path: Path) -> None:
-    async with ModelServer() as server, open_desk(tmp_path, server, "[agent]\nmax_turn_seconds = 2\n") as desk:
-        Company(server, {"go": hand_on("think")}, gates=("think",))
-        end = await desk.say("go")
+    async with ModelServer() as server, open_chat_client(tmp_path, server, "[agent]\nmax_turn_seconds = 2\n") as client:
+        DelegatingModel(server, {"go": delegate_tasks("think")}, gates=("think",))
+        end = await client.say("go")
         assert isinstance(end, TurnOutOfBudget)
-        await until_stored(desk, is_over)
+        await until_stored(client, is_over)
 
 
 async def test_resumed_turn_continues_unfinished_tasks_and_repeats_no_finished_one(tmp_path: Path) -> None:
     async with ModelServer() as server:
-        script: Script = {"go": [hand_on("quick", "slow"), Say("both")], "quick": Say("hare"), "slow": Say("tortoise")}
-        async with open_desk(tmp_path, server) as desk:
-            company = Company(server, script, gates=("slow",))
-            here = desk.active_session.session_id
-            await desk.use("/queue go")
-            await until_stored(desk, lambda tx: any(one.state == "answered" for one in tx.turns.find()))
+        script: Script = {
+            "go": [delegate_tasks("quick", "slow"), Say("both")],
+            "quick": Say("hare"),
+            "slow": Say("tortoise"),
+        }
+        async with open_chat_client(tmp_path, server) as client:
+            delegating_model = DelegatingModel(server, script, gates=("slow",))
+            here = client.active_session.session_id
+            await client.use("/queue go")
+            await until_stored(client, lambda tx: any(one.state == "answered" for one in tx.turns.find()))
             await server.arrived(3)
-        assert sorted(company.asked) == ["go", "quick", "slow"]
-        async with open_desk(tmp_path, server, resume=here) as desk:
-            company.gates["slow"].set()
-            assert await desk.active_session.chat.conversation.settled() == TurnAnswered("both")
-            assert await result(desk) == "## 1: done\nhare\n\n## 2: done\ntortoise"
-            assert sorted(company.asked) == ["go", "go", "quick", "slow", "slow"]
-            assert len(await children(desk)) == 2
-            await until_stored(desk, is_over)
+        assert sorted(delegating_model.tasks) == ["go", "quick", "slow"]
+        async with open_chat_client(tmp_path, server, resume=here) as client:
+            delegating_model.gates["slow"].set()
+            assert await client.active_session.chat.conversation.settled() == TurnAnswered("both")
+            assert await result(client) == "## 1: done\nhare\n\n## 2: done\ntortoise"
+            assert sorted(delegating_model.tasks) == ["go", "go", "quick", "slow", "slow"]
+            assert len(await children(client)) == 2
+            await until_stored(client, is_over)
 
 
 async def test_child_asks_for_approval_in_the_chat_of_its_parent(tmp_path: Path) -> None:
-    async with ModelServer() as server, open_desk(tmp_path, server) as desk:
+    async with ModelServer() as server, open_chat_client(tmp_path, server) as client:
         dangerous = Say(calls=[Ask("terminal", {"command": "rm -rf /etc/nothing"})])
-        Company(server, {"go": [hand_on("wait", "clean"), Say("done")], "clean": [dangerous, Say("I may not.")]})
+        DelegatingModel(
+            server, {"go": [delegate_tasks("wait", "clean"), Say("done")], "clean": [dangerous, Say("I may not.")]}
+        )
         async with asyncio.TaskGroup() as group:
-            group.create_task(desk.say("go"))
-            await until(lambda: desk.active_session.chat.questions.approvals)
-            [asked] = desk.active_session.chat.questions.approvals
+            group.create_task(client.say("go"))
+            await until(lambda: client.active_session.chat.questions.approvals)
+            [asked] = client.active_session.chat.questions.approvals
             assert isinstance(asked, ApprovalAsked)
             assert asked.summary == "child 2: rm -rf /etc/nothing"
-            assert desk.active_session.chat.questions.answer(asked.id, "not today")
-        assert "I may not." in await result(desk)
-        assert "the user refused: not today" in asked_for(server, "clean")[-1].body.decode()
+            assert client.active_session.chat.questions.answer(asked.id, "not today")
+        assert "I may not." in await result(client)
+        assert "the user refused: not today" in model_calls_for(server, "clean")[-1].body.decode()
 
 
 async def test_cost_of_a_child_counts_against_all_its_parent_sessions(tmp_path: Path) -> None:
     async with ModelServer() as server:
         settings = f"{PRICED}[budget]\nsession = 100.0\n"
-        async with open_desk(tmp_path, server, settings) as desk:
+        async with open_chat_client(tmp_path, server, settings) as client:
             costly = Say("deep", usage=Tokens(0, 1000))
             script: Script = {
-                "go": [hand_on("one"), Say("done")],
-                "one": [hand_on("two"), Say("from two")],
+                "go": [delegate_tasks("one"), Say("done")],
+                "one": [delegate_tasks("two"), Say("from two")],
                 "two": costly,
             }
-            Company(server, script)
-            await desk.say("go")
-            [child] = await children(desk)
-            [grandchild] = await children(desk, child)
-            spent = await desk.application.store.read(
+            DelegatingModel(server, script)
+            await client.say("go")
+            [child] = await children(client)
+            [grandchild] = await children(client, child)
+            spent = await client.application.store.read(
                 lambda tx: [
-                    tx.ledger.spent(session_account(one)) for one in (grandchild, child, desk.active_session.session_id)
+                    tx.ledger.spent(session_account(one))
+                    for one in (grandchild, child, client.active_session.session_id)
                 ]
             )
             assert spent[0] >= 1_000_000
@@ -260,8 +274,8 @@ async def test_cost_of_a_child_counts_against_all_its_parent_sessions(tmp_path: 
 
 async def test_child_over_its_cost_cap_fails_without_failing_others(tmp_path: Path) -> None:
     settings = f"{PRICED}[delegation]\nmax_dollars = 1.5\n"
-    async with ModelServer() as server, open_desk(tmp_path, server, settings) as desk:
+    async with ModelServer() as server, open_chat_client(tmp_path, server, settings) as client:
         look = Say(calls=[Ask("list_files", {})], usage=Tokens(0, 900))
-        Company(server, {"go": [hand_on("dear", "cheap"), Say("done")], "dear": [look, Say("never")]})
-        assert await desk.say("go") == TurnAnswered("done")
-        assert re.match(r"## 1: failed\n.+\n\n## 2: done\nok", await result(desk))
+        DelegatingModel(server, {"go": [delegate_tasks("dear", "cheap"), Say("done")], "dear": [look, Say("never")]})
+        assert await client.say("go") == TurnAnswered("done")
+        assert re.match(r"## 1: failed\n.+\n\n## 2: done\nok", await result(client))

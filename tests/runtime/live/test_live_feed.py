@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from tests.commands.command_fixture import Desk, open_desk
+from tests.commands.command_fixture import ChatClient, open_chat_client
 
 from talaria.contracts.store import Store
 from talaria.core.events import ApprovalAsked, TextAdded, TurnAnswered, TurnBegan, TurnEnd, TurnStopped
@@ -81,10 +81,10 @@ def has_text(seen: list[FeedEvent]) -> bool:
     return any(isinstance(one, TextAdded) for one in seen)
 
 
-async def leftover_rows(desk: Desk) -> list[str]:
+async def leftover_rows(client: ChatClient) -> list[str]:
     """Return the rows of watchers, control messages and events that are left in the store."""
-    stream = live_stream(desk.active_session.session_id)
-    return await desk.application.store.read(
+    stream = live_stream(client.active_session.session_id)
+    return await client.application.store.read(
         lambda tx: [
             *(watcher for _, watcher, _ in LIVE_WATCH.of_all(tx)),
             *(number for _, number, _ in CONTROL_MESSAGE.of_all(tx)),
@@ -94,32 +94,34 @@ async def leftover_rows(desk: Desk) -> list[str]:
 
 
 @pytest.fixture
-async def desk(tmp_path: Path, server: ModelServer) -> AsyncIterator[Desk]:
-    async with open_desk(tmp_path, server) as desk:
-        yield desk
+async def client(tmp_path: Path, server: ModelServer) -> AsyncIterator[ChatClient]:
+    async with open_chat_client(tmp_path, server) as client:
+        yield client
 
 
-async def test_watcher_gets_all_events_of_a_turn(tmp_path: Path, server: ModelServer, desk: Desk) -> None:
+async def test_watcher_gets_all_events_of_a_turn(tmp_path: Path, server: ModelServer, client: ChatClient) -> None:
     server.script(SLOW)
-    async with viewed(tmp_path, desk.active_session.session_id) as viewer:
-        await desk.say("Count.")
+    async with viewed(tmp_path, client.active_session.session_id) as viewer:
+        await client.say("Count.")
         await viewer.until(ended)
         first = viewer.seen[0]
         assert isinstance(first, TurnBegan)
         assert first.text == "Count."
         assert viewer.text == SLOW.text
         assert viewer.seen[-1] == TurnAnswered(SLOW.text)
-    assert await leftover_rows(desk) == []
+    assert await leftover_rows(client) == []
 
 
-async def test_late_watcher_gets_all_events_of_the_turn_once(tmp_path: Path, server: ModelServer, desk: Desk) -> None:
+async def test_late_watcher_gets_all_events_of_the_turn_once(
+    tmp_path: Path, server: ModelServer, client: ChatClient
+) -> None:
     is_watched = asyncio.Event()
     server.script(Say(SLOW.text, hold=(4, is_watched)))
-    await desk.active_session.put(Text("Count."))
-    await until_text(desk, "three")
-    async with viewed(tmp_path, desk.active_session.session_id) as early:
+    await client.active_session.put(Text("Count."))
+    await until_text(client, "three")
+    async with viewed(tmp_path, client.active_session.session_id) as early:
         await early.until(has_text)
-        async with viewed(tmp_path, desk.active_session.session_id) as late:
+        async with viewed(tmp_path, client.active_session.session_id) as late:
             await late.until(has_text)
             is_watched.set()
             for viewer in (early, late):
@@ -128,16 +130,18 @@ async def test_late_watcher_gets_all_events_of_the_turn_once(tmp_path: Path, ser
                 assert len([one for one in viewer.seen if isinstance(one, TurnBegan)]) == 1
 
 
-async def test_watcher_noticed_after_the_turn_ended_gets_all_its_events(server: ModelServer, desk: Desk) -> None:
+async def test_watcher_noticed_after_the_turn_ended_gets_all_its_events(
+    server: ModelServer, client: ChatClient
+) -> None:
     """The notification of the new watcher is late, so the process learns of it after the turn has ended."""
     is_watched = asyncio.Event()
-    session_id, store = desk.active_session.session_id, desk.application.store
+    session_id, store = client.active_session.session_id, client.application.store
     server.script(Say(SLOW.text, hold=(4, is_watched)))
-    await desk.active_session.put(Text("Count."))
-    await until_text(desk, "three")
+    await client.active_session.put(Text("Count."))
+    await until_text(client, "three")
     await store.write(lambda tx: renew_watch(tx, session_id, "late"))
     is_watched.set()
-    await desk.active_session.chat.conversation.settled()
+    await client.active_session.chat.conversation.settled()
     (row,) = await until(lambda: store.read(lambda tx: tx.events.after(live_stream(session_id), 0)))
     chunk = decode_chunk(row.payload)
     assert row.kind == SNAPSHOT
@@ -145,77 +149,83 @@ async def test_watcher_noticed_after_the_turn_ended_gets_all_its_events(server: 
     assert chunk.events[-1] == TurnAnswered(SLOW.text)
 
 
-async def until_text(desk: Desk, word: str) -> None:
-    await until(lambda: word in "".join(one.text for one in desk.events if isinstance(one, TextAdded)))
+async def until_text(client: ChatClient, word: str) -> None:
+    await until(lambda: word in "".join(one.text for one in client.events if isinstance(one, TextAdded)))
 
 
-async def test_turn_without_watchers_writes_no_events(server: ModelServer, desk: Desk) -> None:
+async def test_turn_without_watchers_writes_no_events(server: ModelServer, client: ChatClient) -> None:
     server.script(SLOW)
-    await desk.say("Count.")
-    assert await leftover_rows(desk) == []
+    await client.say("Count.")
+    assert await leftover_rows(client) == []
 
 
-async def test_watcher_can_stop_the_turn(tmp_path: Path, server: ModelServer, desk: Desk) -> None:
+async def test_watcher_can_stop_the_turn(tmp_path: Path, server: ModelServer, client: ChatClient) -> None:
     server.script(Say("word " * 400, pause=0.05))
-    await desk.active_session.put(Text("Go on for ever."))
-    async with viewed(tmp_path, desk.active_session.session_id) as viewer:
+    await client.active_session.put(Text("Go on for ever."))
+    async with viewed(tmp_path, client.active_session.session_id) as viewer:
         await viewer.until(has_text)
         assert await send_control_message(viewer.store, viewer.session_id, StopTurn())
-        assert await desk.active_session.chat.conversation.settled() == TurnStopped()
+        assert await client.active_session.chat.conversation.settled() == TurnStopped()
         await viewer.until(ended)
         assert viewer.seen[-1] == TurnStopped()
         assert not await send_control_message(viewer.store, viewer.session_id, StopTurn())
 
 
-async def test_watcher_can_answer_an_approval_question(tmp_path: Path, server: ModelServer, desk: Desk) -> None:
+async def test_watcher_can_answer_an_approval_question(tmp_path: Path, server: ModelServer, client: ChatClient) -> None:
     server.script(DANGEROUS, Say("Done."))
-    await desk.active_session.put(Text("Do it."))
-    async with viewed(tmp_path, desk.active_session.session_id) as viewer:
+    await client.active_session.put(Text("Do it."))
+    async with viewed(tmp_path, client.active_session.session_id) as viewer:
         await viewer.until(lambda seen: any(isinstance(one, ApprovalAsked) for one in seen))
         (asked,) = [one for one in viewer.seen if isinstance(one, ApprovalAsked)]
         await send_control_message(viewer.store, viewer.session_id, AnswerQuestion(asked.id, "no"))
         await viewer.until(ended)
         assert QuestionClosed(asked.id) in viewer.seen
         assert viewer.text == "Done."
-    assert "the user refused" in str(await desk.transcript())
+    assert "the user refused" in str(await client.transcript())
 
 
-async def test_control_message_for_an_ended_turn_does_not_affect_the_next(server: ModelServer, desk: Desk) -> None:
+async def test_control_message_for_an_ended_turn_does_not_affect_the_next(
+    server: ModelServer, client: ChatClient
+) -> None:
     server.script(SLOW, SLOW)
-    await desk.active_session.put(Text("Count."))
-    await until_text(desk, "one")
-    (turn,) = await desk.application.store.read(lambda tx: tx.turns.find(desk.active_session.session_id, running=True))
-    await desk.active_session.chat.conversation.settled()
-    message, session_id = ControlMessage(turn.id, StopTurn()), desk.active_session.session_id
-    await desk.application.store.write(lambda tx: CONTROL_MESSAGE.write(tx, session_id, message, "1"))
-    assert await desk.say("Again.") == TurnAnswered(SLOW.text)
-    assert await leftover_rows(desk) == []
+    await client.active_session.put(Text("Count."))
+    await until_text(client, "one")
+    (turn,) = await client.application.store.read(
+        lambda tx: tx.turns.find(client.active_session.session_id, running=True)
+    )
+    await client.active_session.chat.conversation.settled()
+    message, session_id = ControlMessage(turn.id, StopTurn()), client.active_session.session_id
+    await client.application.store.write(lambda tx: CONTROL_MESSAGE.write(tx, session_id, message, "1"))
+    assert await client.say("Again.") == TurnAnswered(SLOW.text)
+    assert await leftover_rows(client) == []
 
 
 async def test_watcher_sees_consecutive_turns_and_old_events_are_deleted(
-    tmp_path: Path, server: ModelServer, desk: Desk
+    tmp_path: Path, server: ModelServer, client: ChatClient
 ) -> None:
     server.answering(lambda received: Say(f"re: {received.question}"))
-    async with viewed(tmp_path, desk.active_session.session_id) as viewer:
+    async with viewed(tmp_path, client.active_session.session_id) as viewer:
         for number in range(4):
-            await desk.say(f"number {number}")
+            await client.say(f"number {number}")
             await viewer.until(lambda seen: TurnAnswered(f"re: number {number}") in seen)  # noqa: B023
-        stored = await desk.application.store.read(
-            lambda tx: tx.events.after(live_stream(desk.active_session.session_id), 0)
+        stored = await client.application.store.read(
+            lambda tx: tx.events.after(live_stream(client.active_session.session_id), 0)
         )
         assert "number 0" not in "".join(event.payload for event in stored)
         assert "number 3" in "".join(event.payload for event in stored)
 
 
-async def test_expired_watcher_and_its_events_are_removed(tmp_path: Path, server: ModelServer, desk: Desk) -> None:
+async def test_expired_watcher_and_its_events_are_removed(
+    tmp_path: Path, server: ModelServer, client: ChatClient
+) -> None:
     server.script(SLOW, SLOW)
-    session_id = desk.active_session.session_id
+    session_id = client.active_session.session_id
     lapsed = datetime(2020, 1, 1, tzinfo=UTC)
-    await desk.application.store.write(lambda tx: LIVE_WATCH.write(tx, session_id, lapsed, "dead"))
-    await desk.application.store.write(lambda tx: tx.events.append(live_stream(session_id), [("news", "old")]))
-    await desk.say("Count.")
+    await client.application.store.write(lambda tx: LIVE_WATCH.write(tx, session_id, lapsed, "dead"))
+    await client.application.store.write(lambda tx: tx.events.append(live_stream(session_id), [("news", "old")]))
+    await client.say("Count.")
     async with viewed(tmp_path, session_id) as viewer:
-        await desk.say("Again.")
+        await client.say("Again.")
         await viewer.until(ended)
         assert viewer.text == SLOW.text
-    assert await leftover_rows(desk) == []
+    assert await leftover_rows(client) == []

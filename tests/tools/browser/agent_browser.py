@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Self
 
 import pytest
-from tests.tools.tool_calls import Answers, call_from
+from tests.tools.tool_calls import ScriptedPerson, call_from
 
 from talaria.contracts.tool import Call, ToolOutput
 from talaria.core.chromium import find_executable
@@ -51,7 +51,7 @@ class AgentBrowser:
         self.settings = settings
         self.session_id = SessionId(session_id or new_id())
         self.registry = registry or BrowserRegistry(root, process_environment())
-        self.person = Answers()
+        self.person = ScriptedPerson()
         folder.mkdir(exist_ok=True)
 
     async def __aenter__(self) -> Self:

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from tests.tools.browser.agent_browser import LINK, AgentBrowser, needs_chromium
 from tests.tools.browser.website import Website
-from tests.tools.tool_calls import Answers
+from tests.tools.tool_calls import ScriptedPerson
 
 from talaria.contracts.browser import BrowserInput
 from talaria.core.errors import Refused
@@ -16,9 +16,9 @@ pytestmark = needs_chromium
 
 async def test_agent_asks_the_person_and_gets_a_fresh_page(agent: AgentBrowser, site: Website) -> None:
     await agent.open(site.page("/captcha", "<h1>Are you human?</h1>"))
-    agent.person = Answers("Done")
+    agent.person = ScriptedPerson("Done")
     shown = await agent.read("ask_person", text="Please solve the CAPTCHA")
-    question, choices = agent.person.asked[0]
+    question, choices = agent.person.questions[0]
     assert "Please solve the CAPTCHA" in question
     assert LINK in question
     assert choices == ("Done", "I can't")

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from tests.tools.mcp.test_mcp import connected
-from tests.tools.tool_calls import Answers, call_from
+from tests.tools.tool_calls import ScriptedPerson, call_from
 
 from talaria.contracts.tool import ToolOutput
 from talaria.core.messages import Text
@@ -31,7 +31,11 @@ async def everything(tmp_path: Path) -> AsyncIterator[McpServers]:
 
 
 async def use(
-    servers: McpServers, name: str, person: Answers | None = None, shown: list[str] | None = None, **arguments: object
+    servers: McpServers,
+    name: str,
+    person: ScriptedPerson | None = None,
+    shown: list[str] | None = None,
+    **arguments: object,
 ) -> ToolOutput:
     tool = next(tool for tool in servers.tools if tool.name == f"mcp_all_{name}")
     call = call_from(Path(), person=person, progress=shown)
@@ -55,10 +59,10 @@ async def test_server_gets_roots_and_offers_everything(everything: McpServers, t
 
 
 async def test_questions_of_the_server_reach_the_person(everything: McpServers) -> None:
-    person = Answers(*["Ada"] + ["Skip this"] * 20)
+    person = ScriptedPerson(*["Ada"] + ["Skip this"] * 20)
     told = await use(everything, "trigger-elicitation-request", person)
-    assert "The MCP server all asks:" in person.asked[0][0]
-    assert "Decline" in person.asked[0][1]
+    assert "The MCP server all asks:" in person.questions[0][0]
+    assert "Decline" in person.questions[0][1]
     assert "Ada" in told.text
-    assert "decline" in (await use(everything, "trigger-elicitation-request", Answers("Decline"))).text.lower()
-    assert "cancel" in (await use(everything, "trigger-elicitation-request", Answers(None))).text.lower()
+    assert "decline" in (await use(everything, "trigger-elicitation-request", ScriptedPerson("Decline"))).text.lower()
+    assert "cancel" in (await use(everything, "trigger-elicitation-request", ScriptedPerson(None))).text.lower()

@@ -31,7 +31,7 @@ PATH = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
 
 
 @dataclass
-class Bench:
+class SupervisedSession:
     """A worker with its supervisor, and the two tools of one session; it is its own `Reporter`."""
 
     store: Store
@@ -104,14 +104,14 @@ def dead_worker() -> WorkerId:
     return WorkerId(f"{machine.rpartition(':')[0]}:{gone.pid}:{name}")
 
 
-async def sleeping(background: BackgroundWork, session_id: SessionId) -> BackgroundProcess:
+async def start_sleeping_process(background: BackgroundWork, session_id: SessionId) -> BackgroundProcess:
     """Start a process of a session that sleeps for ten minutes."""
     request = ProcessRequest(command="sleep 600", argv=("sleep", "600"), folder="/", environment=PATH)
     call = msgspec.structs.replace(call_from(Path("/"), environment=PATH), session_id=session_id)
     return await background.start(request, call)
 
 
-def elsewhere(session_id: SessionId) -> BackgroundProcess:
+def process_on_another_machine(session_id: SessionId) -> BackgroundProcess:
     """Return a process of another machine, which no supervisor here handles."""
     return BackgroundProcess(
         id="pelsewhere",
@@ -130,13 +130,13 @@ def elsewhere(session_id: SessionId) -> BackgroundProcess:
 
 
 @asynccontextmanager
-async def supervised(store: Store, folder: Path) -> AsyncIterator[Bench]:
+async def open_supervised_session(store: Store, folder: Path) -> AsyncIterator[SupervisedSession]:
     """Watch the processes of a store's only session while the block runs; they keep running after it."""
-    bench = Bench(store, folder, await store.write(_session))
+    opened = SupervisedSession(store, folder, await store.write(_session))
     async with asyncio.TaskGroup() as jobs:
-        serving = jobs.create_task(bench.supervisor.serve())
+        serving = jobs.create_task(opened.supervisor.serve())
         try:
-            yield bench
+            yield opened
         finally:
             serving.cancel()
 

@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from tests.storage.engines import Place
-from tests.tools.process.process_fixture import dead_worker, supervised
+from tests.storage.engines import StoreLocation
+from tests.tools.process.process_fixture import dead_worker, open_supervised_session
 
 from talaria.contracts.background_processes import BackgroundProcess, change_process
 from talaria.contracts.store import Store
@@ -21,15 +21,15 @@ from talaria.tools.process.poller import APART, MOST_NOTICES, Lookout
 
 
 @pytest.fixture
-async def sqlite_store(sqlite_place: Place, clock: SettableClock) -> AsyncIterator[Store]:
-    store = sqlite_place.open_store(clock)
+async def sqlite_store(sqlite_location: StoreLocation, clock: SettableClock) -> AsyncIterator[Store]:
+    store = sqlite_location.open_store(clock)
     yield store
     await store.close()
 
 
 async def start_orphaned(store: Store, folder: Path, command: str, **changes: object) -> BackgroundProcess:
     """Return a process whose watcher is gone."""
-    async with supervised(store, folder) as before:
+    async with open_supervised_session(store, folder) as before:
         process = await before.start(command)
     gone = dead_worker()
     left = await store.write(lambda tx: change_process(tx, process, watcher=gone, **changes))
@@ -52,7 +52,7 @@ async def test_running_process_of_a_dead_worker_is_adopted_and_its_end_reported(
     sqlite_store: Store, tmp_path: Path
 ) -> None:
     process = await start_orphaned(sqlite_store, tmp_path, "read line; echo got $line")
-    async with supervised(sqlite_store, tmp_path) as after:
+    async with open_supervised_session(sqlite_store, tmp_path) as after:
         assert after.worker != process.watcher
         await after.use("write", process, text="it\n")
         (text,) = await after.until_reported()
@@ -64,7 +64,7 @@ async def test_process_is_adopted_if_the_pid_of_its_dead_watcher_is_in_use(sqlit
     gone = WorkerId(f"{new_worker_id().rpartition(':')[0]}:1-0000000")  # our pid, but a start time at boot
     process = await start_orphaned(sqlite_store, tmp_path, "read line")
     await sqlite_store.write(lambda tx: change_process(tx, process, watcher=gone))
-    async with supervised(sqlite_store, tmp_path) as after:
+    async with open_supervised_session(sqlite_store, tmp_path) as after:
         await after.supervisor.look()
         assert [one.watcher for one in await after.listed()] == [after.worker]
         await after.use("kill", process)
@@ -73,7 +73,7 @@ async def test_process_is_adopted_if_the_pid_of_its_dead_watcher_is_in_use(sqlit
 async def test_process_that_ended_unwatched_is_reported_with_its_output(sqlite_store: Store, tmp_path: Path) -> None:
     process = await start_orphaned(sqlite_store, tmp_path, "read line; echo last words; exit 7")
     await end_unwatched(process, ago=timedelta())
-    async with supervised(sqlite_store, tmp_path) as after:
+    async with open_supervised_session(sqlite_store, tmp_path) as after:
         (text,) = await after.until_reported()
     assert "exit code 7" in text
     assert "last words" in text
@@ -83,11 +83,13 @@ async def test_process_that_ended_unwatched_has_its_real_end_time(sqlite_store: 
     begun = datetime.now(UTC) - timedelta(days=20)
     process = await start_orphaned(sqlite_store, tmp_path, "read line", begun_at=begun)
     await end_unwatched(process, ago=timedelta(days=20, hours=-3))
-    async with supervised(sqlite_store, tmp_path) as after:
+    async with open_supervised_session(sqlite_store, tmp_path) as after:
         (text,) = await after.until_reported()
         assert "ended with exit code 0 after 3 h 0 min" in text
         await after.until_ended(process)
-    async with supervised(sqlite_store, tmp_path) as again:  # this worker deletes processes that ended long ago
+    async with open_supervised_session(
+        sqlite_store, tmp_path
+    ) as again:  # this worker deletes processes that ended long ago
         await again.start("true")
         await again.until_reported()
         assert process.id in [one.id for one in await again.listed()]
@@ -96,7 +98,7 @@ async def test_process_that_ended_unwatched_has_its_real_end_time(sqlite_store: 
 
 async def test_process_with_unrecorded_start_is_found_by_its_pid_file(sqlite_store: Store, tmp_path: Path) -> None:
     process = await start_orphaned(sqlite_store, tmp_path, "read line", state="starting", pid=0, started="")
-    async with supervised(sqlite_store, tmp_path) as after:
+    async with open_supervised_session(sqlite_store, tmp_path) as after:
 
         async def is_adopted() -> bool:
             return (await after.listed())[0].state == "running"
@@ -113,7 +115,7 @@ async def test_other_process_with_the_same_pid_is_not_adopted(
 ) -> None:
     process = await start_orphaned(sqlite_store, tmp_path, "sleep 600", **changes)
     try:
-        async with supervised(sqlite_store, tmp_path) as after:
+        async with open_supervised_session(sqlite_store, tmp_path) as after:
             (text,) = await after.until_reported()
             assert "disappeared without an exit code" in text
             assert (await after.until_ended(process)).state == "lost"
@@ -125,7 +127,10 @@ async def test_other_process_with_the_same_pid_is_not_adopted(
 
 
 async def test_process_of_another_running_worker_is_not_adopted(sqlite_store: Store, tmp_path: Path) -> None:
-    async with supervised(sqlite_store, tmp_path) as one, supervised(sqlite_store, tmp_path) as other:
+    async with (
+        open_supervised_session(sqlite_store, tmp_path) as one,
+        open_supervised_session(sqlite_store, tmp_path) as other,
+    ):
         process = await one.start("read line")
         watcher = (await one.listed())[0].watcher
         await other.supervisor.look()
@@ -135,40 +140,40 @@ async def test_process_of_another_running_worker_is_not_adopted(sqlite_store: St
 
 
 async def test_process_ended_by_a_person_through_the_store_is_reported(sqlite_store: Store, tmp_path: Path) -> None:
-    async with supervised(sqlite_store, tmp_path) as bench:
-        process = await bench.start("sleep 600")
+    async with open_supervised_session(sqlite_store, tmp_path) as supervised:
+        process = await supervised.start("sleep 600")
         await sqlite_store.write(lambda tx: change_process(tx, process, ended_by="person"))
-        (text,) = await bench.until_reported()
+        (text,) = await supervised.until_reported()
         assert "was killed" in text
         assert "by the user" in text
 
 
 async def test_process_killed_by_a_person_is_reported(sqlite_store: Store, tmp_path: Path) -> None:
-    async with supervised(sqlite_store, tmp_path) as bench:
-        over = await bench.supervisor.kill(await bench.start("sleep 600"), "person")
+    async with open_supervised_session(sqlite_store, tmp_path) as supervised:
+        over = await supervised.supervisor.kill(await supervised.start("sleep 600"), "person")
         assert over.state == "killed"
-        (text,) = await bench.until_reported()
+        (text,) = await supervised.until_reported()
         assert "by the user" in text
 
 
 async def test_watched_line_is_reported_while_the_process_runs(sqlite_store: Store, tmp_path: Path) -> None:
-    async with supervised(sqlite_store, tmp_path) as bench:
-        process = await bench.start("echo starting; echo ready on 80; read line", watch_patterns=["ready"])
-        (text,) = await bench.until_reported()
+    async with open_supervised_session(sqlite_store, tmp_path) as supervised:
+        process = await supervised.start("echo starting; echo ready on 80; read line", watch_patterns=["ready"])
+        (text,) = await supervised.until_reported()
         assert "printed a line you watch for" in text
         assert "ready on 80" in text
         assert "starting\n" not in text
-        await bench.supervisor.kill(process, "agent")
-        assert len(bench.reports) == 1
+        await supervised.supervisor.kill(process, "agent")
+        assert len(supervised.reports) == 1
 
 
 async def test_watched_lines_are_reported_once_after_adoption(sqlite_store: Store, tmp_path: Path) -> None:
-    async with supervised(sqlite_store, tmp_path) as before:
+    async with open_supervised_session(sqlite_store, tmp_path) as before:
         process = await before.start("echo ready 1; read line; echo ready 2", watch_patterns=["ready"])
         await before.until_reported()
     gone = dead_worker()
     await sqlite_store.write(lambda tx: change_process(tx, process, watcher=gone))
-    async with supervised(sqlite_store, tmp_path) as after:
+    async with open_supervised_session(sqlite_store, tmp_path) as after:
         await after.use("write", process, text="on\n")
         match, _end = await after.until_reported(2)
     assert "\nready 2\n" in match
@@ -231,12 +236,12 @@ def test_rotated_output_is_searched_from_its_beginning(files: ProcessFiles) -> N
 
 
 async def test_process_of_a_deleted_session_is_killed(sqlite_store: Store, tmp_path: Path) -> None:
-    async with supervised(sqlite_store, tmp_path) as bench:
-        process = await bench.start("sleep 600")
+    async with open_supervised_session(sqlite_store, tmp_path) as supervised:
+        process = await supervised.start("sleep 600")
         await sqlite_store.write(lambda tx: tx.sessions.delete(process.session_id))
-        await bench.supervisor.look()
+        await supervised.supervisor.look()
         await until(lambda: not is_running(process.pid))
-        assert bench.reports == []
+        assert supervised.reports == []
 
 
 async def test_process_of_a_session_deleted_while_unwatched_is_killed_at_start(
@@ -244,7 +249,7 @@ async def test_process_of_a_session_deleted_while_unwatched_is_killed_at_start(
 ) -> None:
     process = await start_orphaned(sqlite_store, tmp_path, "sleep 600")
     await sqlite_store.write(lambda tx: tx.sessions.delete(process.session_id))
-    async with supervised(sqlite_store, tmp_path), asyncio.timeout(LIMIT):
+    async with open_supervised_session(sqlite_store, tmp_path), asyncio.timeout(LIMIT):
         await until(lambda: not is_running(process.pid))
 
 
@@ -252,8 +257,8 @@ async def test_last_notice_of_watched_lines_announces_that_it_is_the_last(sqlite
     process = await start_orphaned(
         sqlite_store, tmp_path, "read _; echo error; read _", patterns=("error",), matches=MOST_NOTICES - 1
     )
-    async with supervised(sqlite_store, tmp_path) as bench:
-        await bench.use("write", process, text="on\n")
-        (text,) = await bench.until_reported()
+    async with open_supervised_session(sqlite_store, tmp_path) as supervised:
+        await supervised.use("write", process, text="on\n")
+        (text,) = await supervised.until_reported()
         assert "further lines of this process won't be reported" in text
-        await bench.supervisor.kill(process, "agent")
+        await supervised.supervisor.kill(process, "agent")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from msgspec import structs
-from tests.contracts.sample_messages import said
+from tests.contracts.sample_messages import text_message
 from tests.tools.tool_calls import call_from
 
 from talaria.contracts.store import Store, Transaction
@@ -25,7 +25,7 @@ async def store_session(store: Store, title: str, *texts: str, owner: str = "", 
 
     def write(tx: Transaction) -> SessionId:
         session = tx.sessions.create(NewSession(source="cli", title=title, owner=owner, audience=audience))
-        tx.messages.append(session.id, [said(text, roles[number % 2]) for number, text in enumerate(texts)])
+        tx.messages.append(session.id, [text_message(text, roles[number % 2]) for number, text in enumerate(texts)])
         return session.id
 
     session_id = await store.write(write)
@@ -65,7 +65,7 @@ async def test_messages_around_a_hit_are_shown(store: Store) -> None:
 
 async def test_cross_posted_message_is_shown_with_its_author(store: Store) -> None:
     bread = await store_session(store, "Bread", "When?")
-    sent = structs.replace(said("Dinner at 7.", "assistant"), author="Agent, from telegram")
+    sent = structs.replace(text_message("Dinner at 7.", "assistant"), author="Agent, from telegram")
     await store.write(lambda tx: tx.messages.append(bread, [sent]))
     assert (await search(SessionSearch(store), session=bread)).endswith(
         "#1 user: When?\n\n#2 assistant (Agent, from telegram): Dinner at 7."

@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
-from tests.storage.engines import Place
-from tests.tools.process.process_fixture import Bench, supervised
+from tests.storage.engines import StoreLocation
+from tests.tools.process.process_fixture import SupervisedSession, open_supervised_session
 from tests.tools.sandbox.sandboxes import (
     Containers,
     docker_problem,
@@ -46,10 +46,12 @@ def ssh_server() -> Iterator[tuple[SshHost, Path]]:
 
 
 @pytest.fixture
-async def bench(sqlite_place: Place, clock: SettableClock, tmp_path: Path) -> AsyncIterator[Bench]:
-    store = sqlite_place.open_store(clock)
-    async with supervised(store, tmp_path) as bench:
-        yield bench
-        for process in await bench.listed():
-            await bench.supervisor.kill(process, "conversation")
+async def supervised(
+    sqlite_location: StoreLocation, clock: SettableClock, tmp_path: Path
+) -> AsyncIterator[SupervisedSession]:
+    store = sqlite_location.open_store(clock)
+    async with open_supervised_session(store, tmp_path) as supervised:
+        yield supervised
+        for process in await supervised.listed():
+            await supervised.supervisor.kill(process, "conversation")
     await store.close()

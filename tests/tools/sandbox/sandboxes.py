@@ -34,7 +34,7 @@ PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 IMAGE = "localhost/talaria-test:latest"
 
 
-class Place:
+class SandboxedFolder:
     """A working folder with a sandbox around its commands."""
 
     def __init__(self, root: Path, sandbox: Sandbox, work: Path, environment: dict[str, str]) -> None:
@@ -78,9 +78,9 @@ def bubblewrap_problem() -> str:
     return sandbox_available() or ""
 
 
-def make_bubblewrap(root: Path, work: Path, policy: SandboxPolicy | None = None) -> Place:
+def make_bubblewrap(root: Path, work: Path, policy: SandboxPolicy | None = None) -> SandboxedFolder:
     sandbox = BubblewrapSandbox(policy or SandboxPolicy(writable=(work,)))
-    return Place(root, sandbox, work, {"PATH": PATH})
+    return SandboxedFolder(root, sandbox, work, {"PATH": PATH})
 
 
 @cache
@@ -180,10 +180,10 @@ def running_docker() -> Iterator[Containers]:
 
 def make_container(
     containers: Containers, root: Path, work: Path, policy: SandboxPolicy | None = None, session: str = "s1"
-) -> Place:
+) -> SandboxedFolder:
     rules = policy or SandboxPolicy(writable=(work,), network=False)
     sandbox = containers.sandbox(root / "containers", rules, session)
-    return Place(root, sandbox, work, containers.environment)
+    return SandboxedFolder(root, sandbox, work, containers.environment)
 
 
 @cache
@@ -235,10 +235,10 @@ def _wait_for_port(port: int) -> None:
         time.sleep(0.02)  # real time: another program starts
 
 
-def make_ssh(root: Path, work: Path, host: SshHost, policy: SandboxPolicy | None = None) -> Place:
+def make_ssh(root: Path, work: Path, host: SshHost, policy: SandboxPolicy | None = None) -> SandboxedFolder:
     environment = {"PATH": PATH, "HOME": str(root)}
     host = msgspec.structs.replace(host, folder=str(work))
-    return Place(root, SshSandbox(policy or SandboxPolicy(), host, environment), work, environment)
+    return SandboxedFolder(root, SshSandbox(policy or SandboxPolicy(), host, environment), work, environment)
 
 
 def processes_with(text: str) -> list[str]:

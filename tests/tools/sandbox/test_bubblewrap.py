@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from tests.tools.sandbox.sandboxes import PATH, Place, new_folder, processes_with
+from tests.tools.sandbox.sandboxes import PATH, SandboxedFolder, new_folder, processes_with
 
 from talaria.contracts.sandbox import SandboxPolicy
 from talaria.core.errors import ToolFailed
@@ -19,7 +19,7 @@ MISSING = sandbox_available()
 needs_sandbox = pytest.mark.skipif(MISSING is not None, reason=f"No sandbox on this machine: {MISSING}")
 
 
-class Machine(Place):
+class Machine(SandboxedFolder):
     """A machine in small: a working folder, a profile with secrets, something else."""
 
     def __init__(self, root: Path) -> None:
@@ -37,7 +37,7 @@ class Machine(Place):
 
 
 @pytest.fixture
-async def place() -> AsyncIterator[Machine]:
+async def sandboxed() -> AsyncIterator[Machine]:
     with new_folder() as root:
         machine = Machine(root)
         yield machine
@@ -46,77 +46,83 @@ async def place() -> AsyncIterator[Machine]:
 
 @pytest.mark.slow
 @needs_sandbox
-async def test_the_working_folder_can_be_written_and_nothing_else(place: Machine) -> None:
-    text = await place.run(f"echo mine >file; echo bad >{place.other}/kept; rm -rf {place.other} /usr/bin/env 2>&1")
-    assert (place.work / "file").read_text() == "mine\n"
-    assert (place.other / "kept").read_text() == "as it was"
+async def test_the_working_folder_can_be_written_and_nothing_else(sandboxed: Machine) -> None:
+    text = await sandboxed.run(
+        f"echo mine >file; echo bad >{sandboxed.other}/kept; rm -rf {sandboxed.other} /usr/bin/env 2>&1"
+    )
+    assert (sandboxed.work / "file").read_text() == "mine\n"
+    assert (sandboxed.other / "kept").read_text() == "as it was"
     assert "exit code 1" in text
 
 
 @pytest.mark.slow
 @needs_sandbox
-async def test_moving_out_of_the_folder_does_not_widen_it(place: Machine) -> None:
-    await place.run(f"cd {place.other}")
-    assert place.workspace.folder == place.other
-    await place.run("echo bad >kept; echo bad >new")
-    assert [(path.name, path.read_text()) for path in place.other.iterdir()] == [("kept", "as it was")]
+async def test_moving_out_of_the_folder_does_not_widen_it(sandboxed: Machine) -> None:
+    await sandboxed.run(f"cd {sandboxed.other}")
+    assert sandboxed.workspace.folder == sandboxed.other
+    await sandboxed.run("echo bad >kept; echo bad >new")
+    assert [(path.name, path.read_text()) for path in sandboxed.other.iterdir()] == [("kept", "as it was")]
 
 
 @pytest.mark.slow
 @needs_sandbox
-async def test_secrets_are_out_of_reach(place: Machine) -> None:
-    assert "hush" not in await place.run(f"cat {place.profile}/.env; find {place.profile} -type f | xargs cat")
+async def test_secrets_are_out_of_reach(sandboxed: Machine) -> None:
+    assert "hush" not in await sandboxed.run(
+        f"cat {sandboxed.profile}/.env; find {sandboxed.profile} -type f | xargs cat"
+    )
 
 
 @pytest.mark.slow
 @needs_sandbox
-async def test_a_profile_inside_the_folder_is_hidden_and_a_folder_inside_the_profile_is_not(place: Machine) -> None:
-    inner = place.profile / "desk"
+async def test_a_profile_inside_the_folder_is_hidden_and_a_folder_inside_the_profile_is_not(sandboxed: Machine) -> None:
+    inner = sandboxed.profile / "desk"
     inner.mkdir()
-    place.restrict(writable=(place.profile.parent, inner))
-    text = await place.run(f"ls -A {place.profile}; echo here >{inner}/file")
+    sandboxed.restrict(writable=(sandboxed.profile.parent, inner))
+    text = await sandboxed.run(f"ls -A {sandboxed.profile}; echo here >{inner}/file")
     assert text == "desk\n[exit code 0]"
     assert (inner / "file").read_text() == "here\n"
 
 
 @pytest.mark.slow
 @needs_sandbox
-async def test_the_temporary_folder_is_private(place: Machine) -> None:
+async def test_the_temporary_folder_is_private(sandboxed: Machine) -> None:
     with tempfile.NamedTemporaryFile(dir="/tmp") as file:
-        assert (await place.run(f"cat {file.name} || ls -A /tmp")).endswith("No such file or directory\n[exit code 0]")
+        assert (await sandboxed.run(f"cat {file.name} || ls -A /tmp")).endswith(
+            "No such file or directory\n[exit code 0]"
+        )
 
 
 @pytest.mark.slow
 @needs_sandbox
-async def test_the_network_is_a_setting(place: Machine) -> None:
+async def test_the_network_is_a_setting(sandboxed: Machine) -> None:
     async with await asyncio.start_server(lambda _reader, writer: writer.close(), "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
         command = f"(exec 3<>/dev/tcp/127.0.0.1/{port}) 2>/dev/null && echo reached"
-        assert (await place.run(command)).startswith("reached")
-        place.restrict(network=False)
-        assert (await place.run(command)).startswith("(no output)")
+        assert (await sandboxed.run(command)).startswith("reached")
+        sandboxed.restrict(network=False)
+        assert (await sandboxed.run(command)).startswith("(no output)")
 
 
 @pytest.mark.slow
 @needs_sandbox
-async def test_folder_and_exports_last_here_too(place: Machine) -> None:
-    await place.run("mkdir sub; cd sub; export A=1")
-    assert await place.run("pwd; echo $A") == f"{place.work / 'sub'}\n1\n[exit code 0]"
+async def test_folder_and_exports_last_here_too(sandboxed: Machine) -> None:
+    await sandboxed.run("mkdir sub; cd sub; export A=1")
+    assert await sandboxed.run("pwd; echo $A") == f"{sandboxed.work / 'sub'}\n1\n[exit code 0]"
 
 
 @pytest.mark.slow
 @needs_sandbox
-async def test_nothing_escapes_by_a_session_of_its_own(place: Machine) -> None:
-    await place.run("setsid -f sh -c 'echo begun >begun; while :; do sleep 0.01; touch alive; done' & "
+async def test_nothing_escapes_by_a_session_of_its_own(sandboxed: Machine) -> None:
+    await sandboxed.run("setsid -f sh -c 'echo begun >begun; while :; do sleep 0.01; touch alive; done' & "
                     "until [ -e alive ]; do sleep 0.01; done")  # fmt: skip
     assert processes_with("touch alive") == []
 
 
 @pytest.mark.slow
 @needs_sandbox
-async def test_a_stopped_command_leaves_nothing(place: Machine) -> None:
-    running = asyncio.ensure_future(place.run("touch begun; exec sleep 98765"))
-    await until((place.work / "begun").exists)
+async def test_a_stopped_command_leaves_nothing(sandboxed: Machine) -> None:
+    running = asyncio.ensure_future(sandboxed.run("touch begun; exec sleep 98765"))
+    await until((sandboxed.work / "begun").exists)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
@@ -125,15 +131,17 @@ async def test_a_stopped_command_leaves_nothing(place: Machine) -> None:
 
 @pytest.mark.slow
 @needs_sandbox
-async def test_mounts_cannot_be_undone_from_inside(place: Machine) -> None:
-    text = await place.run(f"umount {place.profile} 2>&1; mount -o remount,rw / 2>&1; ls -A {place.profile}")
+async def test_mounts_cannot_be_undone_from_inside(sandboxed: Machine) -> None:
+    text = await sandboxed.run(
+        f"umount {sandboxed.profile} 2>&1; mount -o remount,rw / 2>&1; ls -A {sandboxed.profile}"
+    )
     assert ".env" not in text
 
 
 @pytest.mark.slow
 @needs_sandbox
-async def test_settings_of_the_kernel_cannot_be_opened_for_writing(place: Machine) -> None:
-    text = await place.run(
+async def test_settings_of_the_kernel_cannot_be_opened_for_writing(sandboxed: Machine) -> None:
+    text = await sandboxed.run(
         "for file in /proc/sys/kernel/core_pattern /proc/sys/vm/drop_caches /proc/sysrq-trigger; do"
         " (: >>$file) 2>/dev/null && echo $file; done; id -u"
     )
@@ -143,39 +151,39 @@ async def test_settings_of_the_kernel_cannot_be_opened_for_writing(place: Machin
 @pytest.mark.slow
 @needs_sandbox
 @pytest.mark.parametrize("name", [".git/hooks/pre-commit", ".git/config", ".talaria/commands/x.md", "AGENTS.md"])
-async def test_what_takes_effect_outside_is_read_only(place: Machine, name: str) -> None:
-    path = place.work / name
+async def test_what_takes_effect_outside_is_read_only(sandboxed: Machine, name: str) -> None:
+    path = sandboxed.work / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("as it was")
-    text = await place.run(f"echo changed >{name}; rm -rf {name}; echo new >{name}.new; echo x >src.py; cat {name}")
+    text = await sandboxed.run(f"echo changed >{name}; rm -rf {name}; echo new >{name}.new; echo x >src.py; cat {name}")
     assert "as it was" in text
     assert path.read_text() == "as it was"
-    assert (place.work / "src.py").exists()
+    assert (sandboxed.work / "src.py").exists()
 
 
-async def test_a_sandbox_that_is_not_there_runs_nothing(place: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_sandbox_that_is_not_there_runs_nothing(sandboxed: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(
         ToolFailed, match=r"bubblewrap \(bwrap\) is not installed\. Install it .*apt install bubblewrap"
     ):
-        await place.run("touch ran")
-    assert not (place.work / "ran").exists()
+        await sandboxed.run("touch ran")
+    assert not (sandboxed.work / "ran").exists()
 
 
 @pytest.mark.slow
 @needs_sandbox
-async def test_read_only_folders_stay_so_inside_a_writable_one(place: Machine) -> None:
-    (place.work / "vendor").mkdir()
-    place.restrict(read_only=(place.work / "vendor",))
-    assert "Read-only file system" in await place.run("touch mine; touch vendor/x")
-    assert (place.work / "mine").exists()
-    place.restrict(read_only=(place.work,))
-    assert "Read-only file system" in await place.run("touch other")
+async def test_read_only_folders_stay_so_inside_a_writable_one(sandboxed: Machine) -> None:
+    (sandboxed.work / "vendor").mkdir()
+    sandboxed.restrict(read_only=(sandboxed.work / "vendor",))
+    assert "Read-only file system" in await sandboxed.run("touch mine; touch vendor/x")
+    assert (sandboxed.work / "mine").exists()
+    sandboxed.restrict(read_only=(sandboxed.work,))
+    assert "Read-only file system" in await sandboxed.run("touch other")
 
 
 @pytest.mark.slow
 @needs_sandbox
-async def test_only_allowed_hosts_are_reached_and_only_through_the_proxy(place: Machine) -> None:
+async def test_only_allowed_hosts_are_reached_and_only_through_the_proxy(sandboxed: Machine) -> None:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n" + head.split(b"\r\n")[0])
@@ -184,31 +192,31 @@ async def test_only_allowed_hosts_are_reached_and_only_through_the_proxy(place: 
     code = "import urllib.request as r\nfor n in {}:\n try: print(r.urlopen(n).read())\n except OSError as e: print(e)"
     async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
-        place.restrict(network=False, hosts=("127.0.0.1", "*.example.org"))
+        sandboxed.restrict(network=False, hosts=("127.0.0.1", "*.example.org"))
         addresses = [f"http://127.0.0.1:{port}/a?b", f"http://127.0.0.2:{port}/", f"http://localhost:{port}/"]
-        text = await place.run(f'export MINE=1; python3 -c "{code.format(addresses)}"')
+        text = await sandboxed.run(f'export MINE=1; python3 -c "{code.format(addresses)}"')
         lines = text.splitlines()
         assert lines[:3] == ["b'GET /a?b HTTP/1.1'", "HTTP Error 403: Forbidden", "HTTP Error 403: Forbidden"]
         direct = f"(exec 3<>/dev/tcp/127.0.0.1/{port}) 2>/dev/null && echo reached; echo $MINE"
-        assert (await place.run(direct)).startswith("1\n")
+        assert (await sandboxed.run(direct)).startswith("1\n")
         tunnel = f"exec 3<>/dev/tcp/127.0.0.1/3128; printf 'CONNECT 127.0.0.1:{port} HTTP/1.1\\r\\n\\r\\n' >&3;"
         tunnel += "read -r line <&3; echo $line"
-        assert (await place.run(tunnel)).startswith("HTTP/1.1 200 Connection established")
-    assert not any(name.lower().endswith("_proxy") for name in place.workspace.environment)
+        assert (await sandboxed.run(tunnel)).startswith("HTTP/1.1 200 Connection established")
+    assert not any(name.lower().endswith("_proxy") for name in sandboxed.workspace.environment)
 
 
 @pytest.mark.slow
 @needs_sandbox
-async def test_memory_and_cpu_time_are_limited(place: Machine) -> None:
-    place.restrict(memory_mb=100, cpu_seconds=1)
-    assert "MemoryError" in await place.run("python3 -c 'bytearray(200_000_000)'")
-    assert "exit code 137" in await place.run("python3 -c 'while 1: pass'; exit $?")
+async def test_memory_and_cpu_time_are_limited(sandboxed: Machine) -> None:
+    sandboxed.restrict(memory_mb=100, cpu_seconds=1)
+    assert "MemoryError" in await sandboxed.run("python3 -c 'bytearray(200_000_000)'")
+    assert "exit code 137" in await sandboxed.run("python3 -c 'while 1: pass'; exit $?")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="the kernel counts processes of everybody but root")
 @needs_sandbox
-async def test_a_limit_that_cannot_be_enforced_refuses_commands(place: Machine) -> None:
-    place.restrict(processes=10)
+async def test_a_limit_that_cannot_be_enforced_refuses_commands(sandboxed: Machine) -> None:
+    sandboxed.restrict(processes=10)
     with pytest.raises(ToolFailed, match=r"A bubblewrap sandbox can't enforce sandbox\.processes here"):
-        await place.run("touch ran")
-    assert not (place.work / "ran").exists()
+        await sandboxed.run("touch ran")
+    assert not (sandboxed.work / "ran").exists()

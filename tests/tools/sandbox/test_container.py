@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.tools.process.process_fixture import Bench
+from tests.tools.process.process_fixture import SupervisedSession
 from tests.tools.sandbox.sandboxes import (
     IMAGE,
     Containers,
@@ -61,8 +61,8 @@ async def test_only_the_mounted_folders_are_there_and_limits_hold(root: Path, co
         writable=(work,), read_only=(root / "shown",), hidden=(work / "profile",), network=False, memory_mb=64,
         processes=40, cpu_seconds=5,
     )  # fmt: skip
-    place = make_container(containers, root, work, policy, "limited")
-    text = await place.run(
+    sandboxed = make_container(containers, root, work, policy, "limited")
+    text = await sandboxed.run(
         f"cat {root}/other; ls -A profile; touch mine; touch .git/hooks/x; touch {root}/shown/x; ulimit -t;"
         "cat /sys/fs/cgroup/memory/memory.limit_in_bytes /sys/fs/cgroup/memory.max 2>/dev/null; ls /sys/class/net"
     )
@@ -73,23 +73,23 @@ async def test_only_the_mounted_folders_are_there_and_limits_hold(root: Path, co
     assert "eth0" not in text
     assert (work / "mine").exists()
     with pytest.raises(ToolFailed, match=r"fork: (.|\n)*stopped after 3 s"):
-        await place.run("i=0; while [ $i -lt 60 ]; do sleep 9875 & i=$((i + 1)); done", seconds=3)
+        await sandboxed.run("i=0; while [ $i -lt 60 ]; do sleep 9875 & i=$((i + 1)); done", seconds=3)
     assert not processes_with("sleep 9875")
-    assert await place.run("echo fine") == "fine\n[exit code 0]"
-    await place.sandbox.close()
+    assert await sandboxed.run("echo fine") == "fine\n[exit code 0]"
+    await sandboxed.sandbox.close()
     assert containers.names() == []
 
 
 async def test_one_container_serves_a_session_until_it_closes(root: Path, containers: Containers) -> None:
-    place = make_container(containers, root, root / "work", session="one")
-    await place.run("echo kept >/tmp/file; cd /tmp")
-    assert await place.run("cat file; pwd") == "kept\n/tmp\n[exit code 0]"
-    assert place.workspace.folder == root / "work"
-    assert await place.run_code("import os; print(os.getcwd())") == "/tmp"
+    sandboxed = make_container(containers, root, root / "work", session="one")
+    await sandboxed.run("echo kept >/tmp/file; cd /tmp")
+    assert await sandboxed.run("cat file; pwd") == "kept\n/tmp\n[exit code 0]"
+    assert sandboxed.workspace.folder == root / "work"
+    assert await sandboxed.run_code("import os; print(os.getcwd())") == "/tmp"
     assert len(containers.names()) == 1
     containers.remove_all()
-    assert "No such file" in await place.run("cat /tmp/file", workdir="/")
-    await place.sandbox.close()
+    assert "No such file" in await sandboxed.run("cat /tmp/file", workdir="/")
+    await sandboxed.sandbox.close()
     assert containers.names() == []
 
 
@@ -113,27 +113,27 @@ async def test_containers_of_a_killed_process_are_removed_by_the_next_one(root: 
 
 
 async def test_background_processes_live_in_the_container_and_are_ended_whole(
-    bench: Bench, root: Path, containers: Containers, monkeypatch: pytest.MonkeyPatch
+    supervised: SupervisedSession, root: Path, containers: Containers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in containers.environment.items():
         monkeypatch.setenv(name, value)  # of the program, whose supervisor ends processes in the container
 
     async def has_background(session_id: SessionId) -> bool:
-        return any(one.is_alive for one in await bench.supervisor.of_session(session_id))
+        return any(one.is_alive for one in await supervised.supervisor.of_session(session_id))
 
     options = ContainerOptions(image=IMAGE, locks=root / "containers", extra=("--volume=/usr:/usr:ro",))
-    policy = SandboxPolicy(writable=(bench.folder,), network=False)
+    policy = SandboxPolicy(writable=(supervised.folder,), network=False)
     sandbox = ContainerSandbox(
-        containers.kind, policy, options, SessionId(bench.session_id), containers.environment, has_background
+        containers.kind, policy, options, SessionId(supervised.session_id), containers.environment, has_background
     )
-    bench.terminal = Terminal(Processes(), bench.outputs, sandbox=sandbox, background=bench.supervisor)
+    supervised.terminal = Terminal(Processes(), supervised.outputs, sandbox=sandbox, background=supervised.supervisor)
     command = "setsid sh -c ': escaped; sleep 9874' & read line; echo got $line; sleep 9874"
-    process = await bench.start(command)
-    await bench.use("write", process, text="it\n")
+    process = await supervised.start(command)
+    await supervised.use("write", process, text="it\n")
     await until(lambda: bool(processes_with(": escaped;")))
     await sandbox.close()
     assert containers.names() == [sandbox.name], "a background process needs its container"
-    assert "was killed" in await bench.use("kill", process)
+    assert "was killed" in await supervised.use("kill", process)
     await until(lambda: not processes_with("sleep 9874"))
     again = ContainerSandbox(
         containers.kind, policy, options, SessionId("later"), containers.environment, has_background
@@ -142,23 +142,23 @@ async def test_background_processes_live_in_the_container_and_are_ended_whole(
 
 
 async def test_a_container_that_cannot_start_refuses_and_says_how_to_fix_it(root: Path, containers: Containers) -> None:
-    place = make_container(containers, root, root / "work", session="none")
+    sandboxed = make_container(containers, root, root / "work", session="none")
     policy = SandboxPolicy(writable=(root / "work",))
-    place.sandbox = containers.sandbox(root / "containers", policy, "none", "localhost/no-such-image")
+    sandboxed.sandbox = containers.sandbox(root / "containers", policy, "none", "localhost/no-such-image")
     reason = rf"sandbox isn't available\. {containers.kind}: .*no-such-image.*`sandbox\.image`"
     with pytest.raises(ToolFailed, match=reason):
-        await place.run("touch ran")
+        await sandboxed.run("touch ran")
     nowhere = Containers(containers.kind, root, {"PATH": "/no"})
-    place.sandbox = nowhere.sandbox(root / "containers", policy, "none")
+    sandboxed.sandbox = nowhere.sandbox(root / "containers", policy, "none")
     with pytest.raises(
         ToolFailed, match=rf"{containers.kind} is not installed\. Install {containers.kind}, choose ano"
     ):
-        await place.run("touch ran")
+        await sandboxed.run("touch ran")
     if containers.kind == "docker":
         stopped = Containers("docker", root, {"DOCKER_HOST": f"unix://{root}/none"})
-        place.sandbox = stopped.sandbox(root / "containers", policy, "none")
+        sandboxed.sandbox = stopped.sandbox(root / "containers", policy, "none")
         with pytest.raises(ToolFailed, match=r"docker: .*daemon.* Start docker, or choose another `sandbox\.kind`"):
-            await place.run("touch ran")
+            await sandboxed.run("touch ran")
     assert not (root / "work" / "ran").exists()
 
 
@@ -169,21 +169,21 @@ async def test_only_allowed_hosts_are_reached_and_only_through_the_proxy(root: P
         writer.close()
 
     policy = SandboxPolicy(writable=(root / "work",), network=False, hosts=("127.0.0.1", "*.example.org"))
-    place = make_container(containers, root, root / "work", policy, "hosts")
+    sandboxed = make_container(containers, root, root / "work", policy, "hosts")
     async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
         addresses = [f"http://127.0.0.1:{port}/a?b", f"http://localhost:{port}/"]
         for _ in range(2):  # the second command finds the bridge of the first one
-            text = await place.run(f'export MINE=1; python3 -c "{FETCH.format(addresses)}"')
+            text = await sandboxed.run(f'export MINE=1; python3 -c "{FETCH.format(addresses)}"')
             assert text.splitlines()[:2] == ["b'GET /a?b HTTP/1.1'", "HTTP Error 403: Forbidden"]
         direct = f"(exec 3<>/dev/tcp/127.0.0.1/{port}) 2>/dev/null && echo reached; echo $MINE"
-        assert (await place.run(direct)).startswith("1\n")
+        assert (await sandboxed.run(direct)).startswith("1\n")
         # A process before us left its container, because something runs in it: the proxy works again.
         again = make_container(containers, root, root / "work", policy, "hosts")
         assert (await again.run(f'python3 -c "{FETCH.format(addresses[:1])}"')).startswith("b'GET /a?b HTTP/1.1'")
         await again.sandbox.close()
-    assert not any(name.lower().endswith("_proxy") for name in place.workspace.environment)
-    await place.sandbox.close()
+    assert not any(name.lower().endswith("_proxy") for name in sandboxed.workspace.environment)
+    await sandboxed.sandbox.close()
     assert [path.name for path in (root / "containers").iterdir()] == []
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from tests.tools.process.process_fixture import Bench
-from tests.tools.sandbox.sandboxes import PATH, Place, make_ssh, new_folder, processes_with
+from tests.tools.process.process_fixture import SupervisedSession
+from tests.tools.sandbox.sandboxes import PATH, SandboxedFolder, make_ssh, new_folder, processes_with
 
 from talaria.contracts.sandbox import SandboxPolicy
 from talaria.core.errors import ToolFailed
@@ -20,68 +20,76 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-async def place(ssh_server: tuple[SshHost, Path]) -> AsyncIterator[Place]:
+async def sandboxed(ssh_server: tuple[SshHost, Path]) -> AsyncIterator[SandboxedFolder]:
     with new_folder() as root:
         (root / "work").mkdir()
-        place = make_ssh(root, root / "work", ssh_server[0])
-        yield place
-        await place.sandbox.close()
+        sandboxed = make_ssh(root, root / "work", ssh_server[0])
+        yield sandboxed
+        await sandboxed.sandbox.close()
 
 
-async def refusal(place: Place, host: SshHost, policy: SandboxPolicy | None = None) -> str:
-    place.sandbox = SshSandbox(policy or SandboxPolicy(), host, {"PATH": PATH, "HOME": str(place.work)})
+async def refusal(sandboxed: SandboxedFolder, host: SshHost, policy: SandboxPolicy | None = None) -> str:
+    sandboxed.sandbox = SshSandbox(policy or SandboxPolicy(), host, {"PATH": PATH, "HOME": str(sandboxed.work)})
     with pytest.raises(ToolFailed) as refused:
-        await place.run("touch ran")
-    assert not (place.work / "ran").exists()
+        await sandboxed.run("touch ran")
+    assert not (sandboxed.work / "ran").exists()
     return str(refused.value)
 
 
-async def test_the_folder_there_is_apart_from_the_folder_here_and_is_stored(place: Place) -> None:
-    await place.run("mkdir there; cd there")
-    assert place.workspace.folder == place.work
-    again = LocalWorkspace(place.work, place.workspace.environment)
-    again.restore(place.workspace.snapshot())
-    place.workspace = again
-    assert await place.run("pwd") == f"{place.work}/there\n[exit code 0]"
+async def test_the_folder_there_is_apart_from_the_folder_here_and_is_stored(sandboxed: SandboxedFolder) -> None:
+    await sandboxed.run("mkdir there; cd there")
+    assert sandboxed.workspace.folder == sandboxed.work
+    again = LocalWorkspace(sandboxed.work, sandboxed.workspace.environment)
+    again.restore(sandboxed.workspace.snapshot())
+    sandboxed.workspace = again
+    assert await sandboxed.run("pwd") == f"{sandboxed.work}/there\n[exit code 0]"
 
 
-async def test_commands_share_one_connection_and_limits_apply(place: Place, ssh_server: tuple[SshHost, Path]) -> None:
+async def test_commands_share_one_connection_and_limits_apply(
+    sandboxed: SandboxedFolder, ssh_server: tuple[SshHost, Path]
+) -> None:
     policy = SandboxPolicy(cpu_seconds=7, memory_mb=512)
-    place.sandbox = SshSandbox(policy, msgspec.structs.replace(ssh_server[0], folder=str(place.work)), {"PATH": PATH})
-    first = await place.run("echo $SSH_CONNECTION; ulimit -t; ulimit -d")
-    second = await place.run("echo $SSH_CONNECTION")
+    sandboxed.sandbox = SshSandbox(
+        policy, msgspec.structs.replace(ssh_server[0], folder=str(sandboxed.work)), {"PATH": PATH}
+    )
+    first = await sandboxed.run("echo $SSH_CONNECTION; ulimit -t; ulimit -d")
+    second = await sandboxed.run("echo $SSH_CONNECTION")
     assert first.splitlines()[0] == second.splitlines()[0]
     assert first.splitlines()[1:3] == ["7", str(512 * 1024)]
 
 
-async def test_a_host_that_does_not_let_us_in_is_explained(place: Place, ssh_server: tuple[SshHost, Path]) -> None:
+async def test_a_host_that_does_not_let_us_in_is_explained(
+    sandboxed: SandboxedFolder, ssh_server: tuple[SshHost, Path]
+) -> None:
     host, keys = ssh_server
-    (place.work / "empty").write_text("")
-    unknown = msgspec.structs.replace(host, known_hosts=str(place.work / "empty"))
-    assert "host key isn't known or has changed" in await refusal(place, unknown)
-    swapped = place.work / "swapped"
+    (sandboxed.work / "empty").write_text("")
+    unknown = msgspec.structs.replace(host, known_hosts=str(sandboxed.work / "empty"))
+    assert "host key isn't known or has changed" in await refusal(sandboxed, unknown)
+    swapped = sandboxed.work / "swapped"
     ours, other = ((keys / f"{name}.pub").read_text().split()[1] for name in ("host", "user"))
     swapped.write_text((keys / "known_hosts").read_text().replace(ours, other))
-    assert "has changed" in await refusal(place, msgspec.structs.replace(host, known_hosts=str(swapped)))
+    assert "has changed" in await refusal(sandboxed, msgspec.structs.replace(host, known_hosts=str(swapped)))
     assert "refused the key. Check `sandbox.ssh_key`" in await refusal(
-        place, msgspec.structs.replace(host, key=str(keys / "host"))
+        sandboxed, msgspec.structs.replace(host, key=str(keys / "host"))
     )
-    assert "can't be reached" in await refusal(place, msgspec.structs.replace(host, port=1))
-    assert "No host is set" in await refusal(place, SshHost(target=""))
+    assert "can't be reached" in await refusal(sandboxed, msgspec.structs.replace(host, port=1))
+    assert "No host is set" in await refusal(sandboxed, SshHost(target=""))
     offline = SandboxPolicy(network=False)
-    assert "A ssh sandbox can't enforce sandbox.network = false" in await refusal(place, host, offline)
+    assert "A ssh sandbox can't enforce sandbox.network = false" in await refusal(sandboxed, host, offline)
 
 
 async def test_background_processes_have_their_own_connection_and_are_ended_whole(
-    bench: Bench, place: Place, ssh_server: tuple[SshHost, Path]
+    supervised: SupervisedSession, sandboxed: SandboxedFolder, ssh_server: tuple[SshHost, Path]
 ) -> None:
-    host = msgspec.structs.replace(ssh_server[0], folder=str(place.work))
+    host = msgspec.structs.replace(ssh_server[0], folder=str(sandboxed.work))
     sandbox = SshSandbox(SandboxPolicy(), host, {"PATH": PATH})
-    bench.terminal = Terminal(Processes(), bench.outputs, sandbox=sandbox, background=bench.supervisor)
-    process = await bench.start("setsid sh -c ': escaped-ssh; sleep 9873' & read line; echo got $line >got; sleep 9873")
+    supervised.terminal = Terminal(Processes(), supervised.outputs, sandbox=sandbox, background=supervised.supervisor)
+    process = await supervised.start(
+        "setsid sh -c ': escaped-ssh; sleep 9873' & read line; echo got $line >got; sleep 9873"
+    )
     await sandbox.close()
-    await bench.use("write", process, text="it\n")
-    await until((place.work / "got").exists)
+    await supervised.use("write", process, text="it\n")
+    await until((sandboxed.work / "got").exists)
     await until(lambda: bool(processes_with("escaped-ssh")))
-    assert "was killed" in await bench.use("kill", process)
+    assert "was killed" in await supervised.use("kill", process)
     await until(lambda: not processes_with("sleep 9873"))

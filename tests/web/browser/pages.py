@@ -45,7 +45,7 @@ needs_chromium = [
 
 
 @dataclass
-class Watched:
+class WatchedPage:
     """A page, with what went wrong on it: errors, violated policies, requests to other servers.
 
     ``server`` is the process that serves it, if that is one of its own.
@@ -116,7 +116,7 @@ class Watched:
 
 
 @asynccontextmanager
-async def served(program: Program, browser: Browser, *, installs: bool = False) -> AsyncIterator[Watched]:
+async def served(program: Program, browser: Browser, *, installs: bool = False) -> AsyncIterator[WatchedPage]:
     """Serve the web app in a process of its own, and open it signed in; ``installs`` as for `signed_in`."""
     (program.home / "work").mkdir(exist_ok=True)
     async with serving(program) as server:
@@ -148,9 +148,9 @@ async def assert_equals_transcript(page: Page) -> None:
     await expect(page.locator(".reply .markdown")).to_have_text(texts)
 
 
-def watch(page: Page, context: BrowserContext, url: str, server: Server | None = None) -> Watched:
+def watch(page: Page, context: BrowserContext, url: str, server: Server | None = None) -> WatchedPage:
     """Record console errors, violations of the content policy and of trusted types, and requests to other servers."""
-    watched = Watched(page, context, url, server)
+    watched = WatchedPage(page, context, url, server)
     watched.start()
     return watched
 
@@ -165,7 +165,7 @@ async def signed_in(
     person: str = "",
     path: str = "/",
     installs: bool = False,
-) -> AsyncIterator[Watched]:
+) -> AsyncIterator[WatchedPage]:
     """Open a page of the app, signed in with a code, without cookies and stored data of others.
 
     ``installs`` is whether it gets the service worker, which loads and stores all files of the app once more.

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 from playwright.async_api import Browser, expect
 from tests.api.in_process_server import Hosted
-from tests.web.browser.pages import Watched, needs_chromium, signed_in
+from tests.web.browser.pages import WatchedPage, needs_chromium, signed_in
 
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.sessions import NewSession, SessionChanges
@@ -23,7 +23,7 @@ _PRESS_TWICE = """key => {  // nothing comes between them
 }"""
 
 
-async def _say(watched: Watched, text: str, replies: int) -> None:
+async def _say(watched: WatchedPage, text: str, replies: int) -> None:
     await watched.say(text)
     await expect(watched.page.locator(".reply")).to_have_count(replies)
     await watched.turn_stored()

@@ -7,7 +7,7 @@ import pytest
 from playwright.async_api import Browser, ViewportSize, expect
 from scripts.page_pictures import CHAT_PATHS, answer, fill, settle
 from tests.api.in_process_server import Hosted
-from tests.web.browser.pages import DESKTOP, PHONE, Watched, needs_chromium, signed_in
+from tests.web.browser.pages import DESKTOP, PHONE, WatchedPage, needs_chromium, signed_in
 
 from talaria.testing.model_server import ModelServer
 from talaria.testing.wait import until
@@ -27,7 +27,7 @@ _FIND_UNSERVED = """async paths => {
 GROUPS = 2  # of pages, each with a server of its own
 
 
-async def _check_looks(watched: Watched) -> None:
+async def _check_looks(watched: WatchedPage) -> None:
     """Check a page in all looks: accessible in light and dark, never wider than the screen, no errors.
 
     Sizes and forced colours change no element that axe looks at, so it runs once on the desk and once on the phone.
@@ -43,7 +43,7 @@ async def _check_looks(watched: Watched) -> None:
     watched.assert_clean()
 
 
-async def _check_look(watched: Watched, viewport: ViewportSize, scheme: Literal["light", "dark"]) -> None:
+async def _check_look(watched: WatchedPage, viewport: ViewportSize, scheme: Literal["light", "dark"]) -> None:
     await watched.page.set_viewport_size(viewport)
     await watched.page.emulate_media(color_scheme=scheme)
     await settle(watched.page)

@@ -8,7 +8,7 @@ import httpx
 from playwright.async_api import Browser, expect
 from scripts.page_pictures import CHAT_PATHS, settle
 from tests.api.in_process_server import Hosted
-from tests.web.browser.pages import Watched, needs_chromium, signed_in
+from tests.web.browser.pages import WatchedPage, needs_chromium, signed_in
 from tests.web.web_client import begin, settled
 
 from talaria.access.pairing import offer_code
@@ -42,7 +42,7 @@ LINE = " ".join(CORPUS)[:190]
 FORBIDDEN = "script, iframe, img, style, base, object, embed, u, b, [onerror], [onload], [onmouseover], [srcdoc]"
 
 
-async def _assert_harmless(watched: Watched) -> None:
+async def _assert_harmless(watched: WatchedPage) -> None:
     page = watched.page
     assert await page.evaluate("window.harmed === undefined")
     assert await page.locator("#app").locator(FORBIDDEN).count() == 0

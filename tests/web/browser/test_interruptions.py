@@ -11,8 +11,8 @@ from playwright.async_api import Browser, CDPSession, Page, Route, expect
 from tests.api.in_process_server import Hosted
 from tests.app.program import TALARIA, Program
 from tests.app.program_with_model import scripted_program
-from tests.system.gateway_workers import workplace
-from tests.web.browser.pages import Watched, assert_equals_transcript, needs_chromium, served, signed_in
+from tests.system.gateway_workers import gateway_program
+from tests.web.browser.pages import WatchedPage, assert_equals_transcript, needs_chromium, served, signed_in
 
 import talaria
 from talaria.testing.loopback_platform import LoopbackNetwork
@@ -39,7 +39,7 @@ class Story:
         return Say(STORY, chunks=40)
 
 
-async def _start(watched: Watched) -> None:
+async def _start(watched: WatchedPage) -> None:
     """Say something, and once more to have a turn that is running and waits."""
     await watched.say("Begin")
     await expect(watched.page.locator(".reply")).to_contain_text(re.compile("word199$"))
@@ -209,7 +209,7 @@ async def _newer_version(program: Program, folder: Path, port: int) -> AsyncIter
 
 async def test_a_gateway_is_restarted_from_its_page(tmp_path: Path, browser: Browser, model: ModelServer) -> None:
     async with LoopbackNetwork() as network:
-        program = workplace(tmp_path, model, network)
+        program = gateway_program(tmp_path, model, network)
         started = await asyncio.to_thread(program.run, "gateway", "start")
         assert started.code == 0, started.err
         try:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 from playwright.async_api import Browser, expect
 from tests.api.in_process_server import Hosted
-from tests.web.browser.pages import DESKTOP, PHONE, Watched, needs_chromium, signed_in
+from tests.web.browser.pages import DESKTOP, PHONE, WatchedPage, needs_chromium, signed_in
 
 from talaria.contracts.background_processes import BackgroundProcess, add_process
 from talaria.contracts.delegation import ChildTask, DelegatedTask
@@ -85,7 +85,7 @@ def _add_background(tx: Transaction, session: SessionId) -> None:
 
 
 @asynccontextmanager
-async def opened(browser: Browser, host: Hosted, path: str) -> AsyncIterator[Watched]:
+async def opened(browser: Browser, host: Hosted, path: str) -> AsyncIterator[WatchedPage]:
     async with signed_in(browser, host, path=path) as watched:
         yield watched
         watched.assert_clean()

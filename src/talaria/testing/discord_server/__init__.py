@@ -2,6 +2,6 @@
 
 from talaria.testing.discord_server.places import Person, Post
 from talaria.testing.discord_server.server import TOKEN, Call, DiscordServer
-from talaria.testing.discord_server.world import Asked, Room
+from talaria.testing.discord_server.world import Interaction, Room
 
-__all__ = ["TOKEN", "Asked", "Call", "DiscordServer", "Person", "Post", "Room"]
+__all__ = ["TOKEN", "Call", "DiscordServer", "Interaction", "Person", "Post", "Room"]

@@ -108,7 +108,7 @@ class Gateway:
         """Return where connections are taken."""
         return f"{self.public_url.replace('http', 'ws', 1)}/gateway"
 
-    async def tell(self, name: str, data: Any, bare: Any = None) -> None:
+    async def dispatch(self, name: str, data: Any, bare: Any = None) -> None:
         """Send an event to every session; those that can't read message content get ``bare``."""
         for session in self.sessions:
             shown = data if bare is None or session.intents & MESSAGE_CONTENT else bare

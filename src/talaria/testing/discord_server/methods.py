@@ -35,7 +35,7 @@ from talaria.testing.discord_server.places import (
     find_mentions,
     message_to_wire,
 )
-from talaria.testing.discord_server.world import Asked, World, reaction_event
+from talaria.testing.discord_server.world import Interaction, World, reaction_event
 
 
 class Upload(Struct, frozen=True):
@@ -60,12 +60,12 @@ Method = Callable[[World, Request], Awaitable[Answer]]
 
 
 async def own_account(world: World, request: Request) -> Answer:
-    """Tell the bot who it is."""
+    """Return the bot's account."""
     return 200, {**world.me.wire(), "mfa_enabled": False, "locale": "en-US"}
 
 
 async def own_application(world: World, request: Request) -> Answer:
-    """Tell what the bot belongs to."""
+    """Return the bot's application."""
     owner = next(iter(world.people.values()), world.me)
     return 200, {
         "id": world.me.id,
@@ -92,17 +92,17 @@ async def own_application(world: World, request: Request) -> Answer:
 
 
 async def gateway(world: World, request: Request) -> Answer:
-    """Tell where the gateway is."""
+    """Return the address of the gateway."""
     limit = {"total": 1000, "remaining": world.gateway.starts_left, "reset_after": 14_400_000, "max_concurrency": 1}
     return 200, {"url": world.gateway.url, "shards": 1, "session_start_limit": limit}
 
 
 async def get_channel(world: World, request: Request) -> Answer:
-    """Show a place."""
-    place = world.place(request.path["channel_id"])
-    if "look" in place.forbids:
+    """Return a channel."""
+    channel = world.channel(request.path["channel_id"])
+    if "look" in channel.forbids:
         raise DiscordRefusal(403, 50001, "Missing Access")
-    return 200, place.wire()
+    return 200, channel.wire()
 
 
 async def get_roles(world: World, request: Request) -> Answer:
@@ -117,21 +117,21 @@ async def get_message(world: World, request: Request) -> Answer:
 
 async def get_messages(world: World, request: Request) -> Answer:
     """Show messages, the newest first."""
-    place = world.place(request.path["channel_id"])
+    channel = world.channel(request.path["channel_id"])
     limit, after = int(request.query.get("limit", "50")), int(request.query.get("after", "0"))
     if not 1 <= limit <= 100:
         raise bad_form("limit", "int value should be less than or equal to 100.")
-    found = [post for post in place.posts if int(post.id) > after]
+    found = [post for post in channel.posts if int(post.id) > after]
     chosen = found[:limit] if after else found[-limit:]
     return 200, [message_to_wire(post, world.me) for post in reversed(chosen)]
 
 
 async def create_message(world: World, request: Request) -> Answer:
     """Post a message; one with a nonce that was used lately is the one of then."""
-    place = world.place(request.path["channel_id"])
-    if "messages" in place.forbids:
+    channel = world.channel(request.path["channel_id"])
+    if "messages" in channel.forbids:
         raise forbidden()
-    if place.type == FORUM:
+    if channel.type == FORUM:
         raise DiscordRefusal(400, 50008, "Cannot send messages in a non-text channel")
     form = parse_form(request.body, CreateMessage)
     nonce = str(form.nonce or "")
@@ -139,11 +139,11 @@ async def create_message(world: World, request: Request) -> Answer:
         raise bad_form("nonce", "Must be 25 or fewer in length.")
     if form.enforce_nonce and nonce in world.nonces:
         return 200, message_to_wire(world.nonces[nonce], world.me)
-    post = _create_post(world, place, form, request)
+    post = _create_post(world, channel, form, request)
     if nonce:
         post.nonce = nonce
         world.nonces[nonce] = post
-    await world.tell("MESSAGE_CREATE", post)
+    await world.dispatch("MESSAGE_CREATE", post)
     return 200, message_to_wire(post, world.me)
 
 
@@ -161,21 +161,21 @@ async def edit_message(world: World, request: Request) -> Answer:
     if form.components is not None:
         post.components = check_components(form.components)
     post.edited_at = datetime.now(UTC)
-    await world.tell("MESSAGE_UPDATE", post)
+    await world.dispatch("MESSAGE_UPDATE", post)
     return 200, message_to_wire(post, world.me)
 
 
 async def delete_message(world: World, request: Request) -> Answer:
     """Remove a message."""
-    place, post_id = _target(world, request)
-    place.posts.remove(world.post(place, post_id))
+    channel, post_id = _target(world, request)
+    channel.posts.remove(world.post(channel, post_id))
     world.changed()
     return 204, None
 
 
 async def show_typing(world: World, request: Request) -> Answer:
     """Show that the bot writes."""
-    world.typing.append(world.place(request.path["channel_id"]).id)
+    world.typing.append(world.channel(request.path["channel_id"]).id)
     world.changed()
     return 204, None
 
@@ -185,10 +185,10 @@ async def add_reaction(world: World, request: Request) -> Answer:
     post, emoji = world.post(*_target(world, request)), request.path["emoji_name"]
     if emoji.isascii():
         raise unknown("Emoji")
-    people = post.marks.setdefault(emoji, [])
+    people = post.reactions.setdefault(emoji, [])
     if world.me.id not in people:
         people.append(world.me.id)
-        await world.gateway.tell("MESSAGE_REACTION_ADD", reaction_event(world, post, emoji, world.me.id))
+        await world.gateway.dispatch("MESSAGE_REACTION_ADD", reaction_event(world, post, emoji, world.me.id))
     world.changed()
     return 204, None
 
@@ -196,42 +196,42 @@ async def add_reaction(world: World, request: Request) -> Answer:
 async def remove_reaction(world: World, request: Request) -> Answer:
     """Let the bot take its mark away."""
     post, emoji = world.post(*_target(world, request)), request.path["emoji_name"]
-    if world.me.id in post.marks.get(emoji, []):
-        post.marks[emoji].remove(world.me.id)
+    if world.me.id in post.reactions.get(emoji, []):
+        post.reactions[emoji].remove(world.me.id)
     world.changed()
     return 204, None
 
 
 async def open_thread(world: World, request: Request) -> Answer:
     """Open a thread in a channel, or a post in a forum."""
-    place = world.place(request.path["channel_id"])
+    channel = world.channel(request.path["channel_id"])
     form = parse_form(request.body, CreateThread)
-    if place.type == DIRECT or place.is_thread:
+    if channel.type == DIRECT or channel.is_thread:
         raise DiscordRefusal(400, 50024, "Cannot execute action on this channel type")
-    if "threads" in place.forbids or "all threads" in place.forbids:
+    if "threads" in channel.forbids or "all threads" in channel.forbids:
         raise forbidden()
     _check_name(form)
-    if place.type != FORUM:
-        return 201, (await _open_thread(world, place, form.name, world.ids.next(), form.type)).wire()
+    if channel.type != FORUM:
+        return 201, (await _open_thread(world, channel, form.name, world.ids.next(), form.type)).wire()
     if form.message is None:
         raise bad_form("message", "This field is required")
-    thread = await _open_thread(world, place, form.name, world.ids.next(), PUBLIC_THREAD)
+    thread = await _open_thread(world, channel, form.name, world.ids.next(), PUBLIC_THREAD)
     post = _create_post(world, thread, form.message, request)
-    await world.tell("MESSAGE_CREATE", post)
+    await world.dispatch("MESSAGE_CREATE", post)
     return 201, thread.wire()
 
 
 async def open_thread_on(world: World, request: Request) -> Answer:
     """Open a thread on a message; the thread has the id of that."""
-    place, post_id = _target(world, request)
-    world.post(place, post_id)
+    channel, post_id = _target(world, request)
+    world.post(channel, post_id)
     form = parse_form(request.body, CreateThread)
-    if place.type == DIRECT or place.is_thread:
+    if channel.type == DIRECT or channel.is_thread:
         raise DiscordRefusal(400, 50024, "Cannot execute action on this channel type")
-    if "all threads" in place.forbids:
+    if "all threads" in channel.forbids:
         raise forbidden()
     _check_name(form)
-    return 201, (await _open_thread(world, place, form.name, post_id, PUBLIC_THREAD)).wire()
+    return 201, (await _open_thread(world, channel, form.name, post_id, PUBLIC_THREAD)).wire()
 
 
 async def get_commands(world: World, request: Request) -> Answer:
@@ -252,60 +252,62 @@ async def put_commands(world: World, request: Request) -> Answer:
 
 async def respond(world: World, request: Request) -> Answer:
     """Answer an interaction, once."""
-    asked = next((one for one in world.asked if one.id == request.path["interaction_id"]), None)
-    if asked is None or asked.token != request.path["interaction_token"]:
+    interaction = next((one for one in world.interactions if one.id == request.path["interaction_id"]), None)
+    if interaction is None or interaction.token != request.path["interaction_token"]:
         raise unknown("Interaction")
-    if asked.answer:
+    if interaction.answer:
         raise DiscordRefusal(400, 40060, "Interaction has already been acknowledged.")
     form = parse_form(request.body, Callback)
     if form.type not in (4, 5, 6, 7):
         raise bad_form("type", "Value must be one of (4, 5, 6, 7).")
-    asked.answer, asked.standing = form.type, form.type in (4, 5)
-    asked.ephemeral = bool((form.data or {}).get("flags", 0) & 64)
+    interaction.answer, interaction.standing = form.type, form.type in (4, 5)
+    interaction.ephemeral = bool((form.data or {}).get("flags", 0) & 64)
     world.changed()
     if request.query.get("with_response") not in ("1", "true"):
         return 204, None
     kind = 2 if form.type in (4, 5) else 3
-    return 200, {"interaction": {"id": asked.id, "type": kind, "response_message_loading": form.type == 5}}
+    return 200, {"interaction": {"id": interaction.id, "type": kind, "response_message_loading": form.type == 5}}
 
 
 async def delete_response(world: World, request: Request) -> Answer:
     """Remove the answer to an interaction."""
-    asked: Asked | None = next((one for one in world.asked if one.token == request.path["webhook_token"]), None)
-    if asked is None or request.path["webhook_id"] != world.me.id:
+    interaction: Interaction | None = next(
+        (one for one in world.interactions if one.token == request.path["webhook_token"]), None
+    )
+    if interaction is None or request.path["webhook_id"] != world.me.id:
         raise unauthorized()
-    if not asked.standing:
+    if not interaction.standing:
         raise unknown("Message")
-    asked.standing = False
+    interaction.standing = False
     world.changed()
     return 204, None
 
 
 def _target(world: World, request: Request) -> tuple[StoredChannel, str]:
-    return world.place(request.path["channel_id"]), request.path["message_id"]
+    return world.channel(request.path["channel_id"]), request.path["message_id"]
 
 
-def _create_post(world: World, place: StoredChannel, form: CreateMessage, request: Request) -> Post:
+def _create_post(world: World, channel: StoredChannel, form: CreateMessage, request: Request) -> Post:
     text, rows, files = (
         check_text(form.content),
         check_components(form.components),
-        _store_files(world, place, form, request),
+        _store_files(world, channel, form, request),
     )
     check_voice(form)
-    if form.flags & VOICE and "voice" in place.forbids:
+    if form.flags & VOICE and "voice" in channel.forbids:
         raise DiscordRefusal(400, 50173, "Cannot send voice messages in this channel")
     if not text and not files:
         raise DiscordRefusal(400, 50006, "Cannot send an empty message")
     answered = None
     if form.message_reference is not None:
         wanted = str(form.message_reference.message_id)
-        answered = next((post for post in place.posts if post.id == wanted), None)
+        answered = next((post for post in channel.posts if post.id == wanted), None)
         if answered is None and form.message_reference.fail_if_not_exists:
             raise bad_form("message_reference", "Unknown message")
     mentioned = find_mentions(text, world.people.values()) if form.allowed_mentions is None else []
     post = Post(
         id=world.ids.next(),
-        place=place,
+        channel=channel,
         author=world.me,
         text=text,
         reply_to=answered,
@@ -314,27 +316,27 @@ def _create_post(world: World, place: StoredChannel, form: CreateMessage, reques
         mentions=mentioned,
         flags=form.flags,
     )
-    place.posts.append(post)
+    channel.posts.append(post)
     return post
 
 
-def _store_files(world: World, place: StoredChannel, form: CreateMessage, request: Request) -> list[StoredAttachment]:
-    told = {str(one.id): one for one in form.attachments or []}
-    if set(told) != set(request.uploads) or len(told) > 10:
+def _store_files(world: World, channel: StoredChannel, form: CreateMessage, request: Request) -> list[StoredAttachment]:
+    forms_by_id = {str(one.id): one for one in form.attachments or []}
+    if set(forms_by_id) != set(request.uploads) or len(forms_by_id) > 10:
         raise bad_form("attachments", "Attachment data not found")
     files = []
     for number, upload in request.uploads.items():
         if len(upload.data) > FILE_LIMIT:
             raise DiscordRefusal(413, 40005, "Request entity too large")
-        stored = world.stored(place, told[number].filename or upload.name, upload.data, upload.content_type)
+        stored = world.stored(channel, forms_by_id[number].filename or upload.name, upload.data, upload.content_type)
         stored = StoredAttachment(
             stored.id,
             stored.name,
             stored.data,
             stored.url,
             stored.content_type,
-            told[number].duration_secs,
-            told[number].waveform,
+            forms_by_id[number].duration_secs,
+            forms_by_id[number].waveform,
         )
         files.append(stored)
     return files
@@ -347,10 +349,10 @@ def _check_name(form: CreateThread) -> None:
         raise bad_form("auto_archive_duration", "Value must be one of (60, 1440, 4320, 10080).")
 
 
-async def _open_thread(world: World, place: StoredChannel, name: str, number: str, kind: int) -> StoredChannel:
-    thread = StoredChannel(id=number, type=kind, name=name, guild_id=place.guild_id, parent=place, owner=world.me)
-    world.places[number] = thread
-    await world.gateway.tell("THREAD_CREATE", {**thread.wire(), "newly_created": True})
+async def _open_thread(world: World, channel: StoredChannel, name: str, number: str, kind: int) -> StoredChannel:
+    thread = StoredChannel(id=number, type=kind, name=name, guild_id=channel.guild_id, parent=channel, owner=world.me)
+    world.channels[number] = thread
+    await world.gateway.dispatch("THREAD_CREATE", {**thread.wire(), "newly_created": True})
     return thread
 
 

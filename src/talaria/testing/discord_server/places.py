@@ -63,7 +63,7 @@ class Post(Struct, kw_only=True, eq=False):
     """A message."""
 
     id: str
-    place: "StoredChannel"
+    channel: "StoredChannel"
     author: Person
     text: str = ""
     at: datetime = field(default_factory=lambda: datetime.now(UTC))
@@ -71,10 +71,10 @@ class Post(Struct, kw_only=True, eq=False):
     reply_to: "Post | None" = None
     files: list[StoredAttachment] = field(default_factory=list)
     components: list[dict[str, Any]] = field(default_factory=list)
-    marks: dict[str, list[str]] = field(default_factory=dict)
+    reactions: dict[str, list[str]] = field(default_factory=dict)
     mentions: list[Person] = field(default_factory=list)
     roles: list[str] = field(default_factory=list)
-    passed: "Post | None" = None
+    forwarded: "Post | None" = None
     flags: int = 0
     nonce: str = ""
 
@@ -157,9 +157,9 @@ def message_to_wire(post: Post, me: Person) -> dict[str, Any]:
         "timestamp": post.at.isoformat(),
         "edited_timestamp": post.edited_at.isoformat() if post.edited_at else None,
         "flags": post.flags,
-        "components": [_row_to_wire(row, place) for place, row in enumerate(post.components, 1)],
+        "components": [_row_to_wire(row, index) for index, row in enumerate(post.components, 1)],
         "id": post.id,
-        "channel_id": post.place.id,
+        "channel_id": post.channel.id,
         "author": post.author.wire(),
         "pinned": False,
         "mention_everyone": False,
@@ -168,16 +168,22 @@ def message_to_wire(post: Post, me: Person) -> dict[str, Any]:
     if post.nonce:
         shown["nonce"] = post.nonce
     if post.reply_to:
-        shown["message_reference"] = {"type": 0, "channel_id": post.place.id, "message_id": post.reply_to.id}
-        shown["referenced_message"] = message_to_wire(post.reply_to, me) if post.reply_to in post.place.posts else None
-    if post.passed:
-        shown["message_reference"] = {"type": 1, "channel_id": post.passed.place.id, "message_id": post.passed.id}
+        shown["message_reference"] = {"type": 0, "channel_id": post.channel.id, "message_id": post.reply_to.id}
+        shown["referenced_message"] = (
+            message_to_wire(post.reply_to, me) if post.reply_to in post.channel.posts else None
+        )
+    if post.forwarded:
+        shown["message_reference"] = {
+            "type": 1,
+            "channel_id": post.forwarded.channel.id,
+            "message_id": post.forwarded.id,
+        }
         kept = ("type", "content", "mentions", "mention_roles", "attachments", "embeds", "timestamp")
-        whole = message_to_wire(post.passed, me)
+        whole = message_to_wire(post.forwarded, me)
         snapshot = {name: whole[name] for name in (*kept, "edited_timestamp", "flags", "components")}
         shown["message_snapshots"] = [{"message": snapshot}]
-    if marks := {emoji: people for emoji, people in post.marks.items() if people}:
-        shown["reactions"] = [_reaction_to_wire(emoji, people, me) for emoji, people in marks.items()]
+    if reactions := {emoji: people for emoji, people in post.reactions.items() if people}:
+        shown["reactions"] = [_reaction_to_wire(emoji, people, me) for emoji, people in reactions.items()]
     return shown
 
 
@@ -204,8 +210,8 @@ def _reaction_to_wire(emoji: str, people: list[str], me: Person) -> dict[str, An
 
 def _row_to_wire(row: dict[str, Any], number: int) -> dict[str, Any]:
     elements = []
-    for place, one in enumerate(row["components"], 1):
-        shown = {**one, "id": number * 10 + place}
+    for index, one in enumerate(row["components"], 1):
+        shown = {**one, "id": number * 10 + index}
         if one["type"] == 3:
             shown = {"min_values": 1, "max_values": 1, **shown}
         elements.append(shown)

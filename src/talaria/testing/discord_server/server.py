@@ -48,12 +48,12 @@ class Limit(Struct):
     seconds: float
     used: dict[str, list[float]] = field(default_factory=dict)
 
-    def take(self, place: str, now: float) -> tuple[int, float]:
+    def take(self, channel: str, now: float) -> tuple[int, float]:
         """Count a call; return how many are left, below zero for too many, and when all are again."""
-        recent = [one for one in self.used.get(place, []) if now - one < self.seconds]
+        recent = [one for one in self.used.get(channel, []) if now - one < self.seconds]
         left = self.count - len(recent) - 1
-        self.used[place] = [*recent, now] if left >= 0 else recent
-        return left, self.seconds - (now - self.used[place][0])
+        self.used[channel] = [*recent, now] if left >= 0 else recent
+        return left, self.seconds - (now - self.used[channel][0])
 
 
 class DiscordServer:
@@ -109,9 +109,9 @@ class DiscordServer:
 
     def private(self, person: Person) -> Room:
         """Return a person's private chat with the bot."""
-        for place in self.world.places.values():
-            if place.type == DIRECT and person in place.people:
-                return Room(self.world, place)
+        for channel in self.world.channels.values():
+            if channel.type == DIRECT and person in channel.people:
+                return Room(self.world, channel)
         return self._add_channel(StoredChannel(id=self.world.ids.next(), type=DIRECT, people=[person]))
 
     def channel(self, name: str, kind: Literal["text", "announcements", "forum"] = "text") -> Room:
@@ -120,9 +120,9 @@ class DiscordServer:
             StoredChannel(id=self.world.ids.next(), type=_KINDS[kind], name=name, guild_id=self.world.guild)
         )
 
-    def room(self, place_id: str) -> Room:
+    def room(self, channel_id: str) -> Room:
         """Return a channel by its id, for example a thread that the bot opened."""
-        return Room(self.world, self.world.places[place_id])
+        return Room(self.world, self.world.channels[channel_id])
 
     def fail(
         self, method: Method, status: int, times: int = 1, *, retry_after: float = 0.0, scope: str = "user"
@@ -149,9 +149,9 @@ class DiscordServer:
         self._faults.clear()
         self.gateway.deaf = False
 
-    def _add_channel(self, place: StoredChannel) -> Room:
-        self.world.places[place.id] = place
-        return Room(self.world, place)
+    def _add_channel(self, channel: StoredChannel) -> Room:
+        self.world.channels[channel.id] = channel
+        return Room(self.world, channel)
 
     async def _answer(self, path: str, method: Method, request: web.Request) -> web.StreamResponse:
         body: Any = None
@@ -178,11 +178,11 @@ class DiscordServer:
             status=status, body=msgspec.json.encode(answer), content_type="application/json", headers=headers
         )
 
-    def _apply_limit(self, method: Method, place: str) -> dict[str, str]:
+    def _apply_limit(self, method: Method, channel: str) -> dict[str, str]:
         limit = self._limits.get(method)
         if limit is None:
             return {}
-        left, after = limit.take(place, asyncio.get_running_loop().time())
+        left, after = limit.take(channel, asyncio.get_running_loop().time())
         if left < 0:
             raise DiscordRefusal(
                 429, 0, "You are being rate limited.", **{"retry_after": round(after, 3), "global": False}

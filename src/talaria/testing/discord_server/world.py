@@ -24,7 +24,7 @@ from talaria.testing.discord_server.places import (
 from talaria.testing.wait import LIMIT
 
 
-class Asked(Struct, kw_only=True, eq=False):
+class Interaction(Struct, kw_only=True, eq=False):
     """A command or button that was used: the bot's answer, and whether it still exists."""
 
     id: str
@@ -44,8 +44,8 @@ class World:
         self.guild = ids.next()
         self.role = ids.next()
         self.people: dict[str, Person] = {}
-        self.places: dict[str, StoredChannel] = {}
-        self.asked: list[Asked] = []
+        self.channels: dict[str, StoredChannel] = {}
+        self.interactions: list[Interaction] = []
         self.commands: list[dict[str, Any]] = []
         self.typing: list[str] = []
         self.nonces: dict[str, Post] = {}
@@ -58,60 +58,62 @@ class World:
             self.people[name] = Person(self.ids.next(), name.lower(), name)
         return self.people[name]
 
-    def place(self, place_id: str) -> StoredChannel:
-        """Return a place that is there, or refuse."""
-        if place_id not in self.places:
+    def channel(self, channel_id: str) -> StoredChannel:
+        """Return an existing channel, or refuse."""
+        if channel_id not in self.channels:
             raise unknown("Channel")
-        return self.places[place_id]
+        return self.channels[channel_id]
 
-    def post(self, place: StoredChannel, post_id: str) -> Post:
+    def post(self, channel: StoredChannel, post_id: str) -> Post:
         """Return a message that is there, or refuse."""
-        found = next((post for post in place.posts if post.id == post_id), None)
+        found = next((post for post in channel.posts if post.id == post_id), None)
         if found is None:
             raise unknown("Message")
         return found
 
-    def stored(self, place: StoredChannel, name: str, data: bytes, content_type: str) -> StoredAttachment:
+    def stored(self, channel: StoredChannel, name: str, data: bytes, content_type: str) -> StoredAttachment:
         """Store a file."""
         number = self.ids.next()
-        return StoredAttachment(number, name, data, f"{self.gateway.public_url}/cdn/{place.id}/{number}", content_type)
+        return StoredAttachment(
+            number, name, data, f"{self.gateway.public_url}/cdn/{channel.id}/{number}", content_type
+        )
 
-    def file(self, place_id: str, file_id: str) -> StoredAttachment | None:
+    def file(self, channel_id: str, file_id: str) -> StoredAttachment | None:
         """Return a stored file."""
-        posts = self.places[place_id].posts if place_id in self.places else []
+        posts = self.channels[channel_id].posts if channel_id in self.channels else []
         return next((file for post in posts for file in post.files if file.id == file_id), None)
 
-    async def tell(self, name: str, post: Post) -> None:
-        """Tell the bot of a message."""
+    async def dispatch(self, name: str, post: Post) -> None:
+        """Send the event of a message to the bot."""
         whole = message_to_wire(post, self.me)
-        if post.place.guild_id:
-            whole |= {"guild_id": post.place.guild_id, "member": member_to_wire(post.author)}
-        meant = not post.place.guild_id or post.author is self.me or self.me in post.mentions
+        if post.channel.guild_id:
+            whole |= {"guild_id": post.channel.guild_id, "member": member_to_wire(post.author)}
+        meant = not post.channel.guild_id or post.author is self.me or self.me in post.mentions
         bare = None if meant else {**whole, "content": "", "attachments": [], "components": []}
-        await self.gateway.tell(name, whole, bare)
+        await self.gateway.dispatch(name, whole, bare)
         self.changed()
 
     async def ask(
-        self, person: Person, place: StoredChannel, kind: int, data: dict[str, Any], post: Post | None
-    ) -> Asked:
+        self, person: Person, channel: StoredChannel, kind: int, data: dict[str, Any], post: Post | None
+    ) -> Interaction:
         """Use a command or press a button as a person."""
-        asked = Asked(id=self.ids.next(), token=secrets.token_urlsafe(32))
-        self.asked.append(asked)
+        interaction = Interaction(id=self.ids.next(), token=secrets.token_urlsafe(32))
+        self.interactions.append(interaction)
         who: dict[str, Any] = {"user": person.wire()}
-        if place.guild_id:
+        if channel.guild_id:
             who = {
-                "guild_id": place.guild_id,
+                "guild_id": channel.guild_id,
                 "member": {**member_to_wire(person), "user": person.wire(), "permissions": "0"},
             }
         event = {
-            "id": asked.id,
+            "id": interaction.id,
             "application_id": self.me.id,
             "type": kind,
-            "token": asked.token,
+            "token": interaction.token,
             "version": 1,
             "data": data,
-            "channel_id": place.id,
-            "channel": place.wire(),
+            "channel_id": channel.id,
+            "channel": channel.wire(),
             "locale": "en-US",
             "entitlements": [],
             "attachment_size_limit": 10485760,
@@ -119,8 +121,8 @@ class World:
         }
         if post is not None:
             event["message"] = message_to_wire(post, self.me)
-        await self.gateway.tell("INTERACTION_CREATE", event)
-        return asked
+        await self.gateway.dispatch("INTERACTION_CREATE", event)
+        return interaction
 
     def changed(self) -> None:
         """Wake the tasks that wait for a change."""
@@ -134,9 +136,9 @@ class World:
                 await self._changed.wait()
 
     def _greeting(self) -> list[tuple[str, Any]]:
-        inside = [place for place in self.places.values() if place.guild_id]
-        channels = [place.wire() for place in inside if not place.is_thread]
-        threads = [place.wire() for place in inside if place.is_thread]
+        inside = [channel for channel in self.channels.values() if channel.guild_id]
+        channels = [channel.wire() for channel in inside if not channel.is_thread]
+        threads = [channel.wire() for channel in inside if channel.is_thread]
         everyone = [self.me, *self.people.values()]
         guild = {
             "id": self.guild,
@@ -180,35 +182,35 @@ class World:
 
 def reaction_event(world: World, post: Post, emoji: str, user_id: str) -> dict[str, Any]:
     """Return the event that reports a reaction to the bot."""
-    told = {
+    event = {
         "user_id": user_id,
-        "channel_id": post.place.id,
+        "channel_id": post.channel.id,
         "message_id": post.id,
         "message_author_id": post.author.id,
         "emoji": {"id": None, "name": emoji},
         "burst": False,
         "type": 0,
     }
-    return {**told, "guild_id": post.place.guild_id} if post.place.guild_id else told
+    return {**event, "guild_id": post.channel.guild_id} if post.channel.guild_id else event
 
 
 class Room:
     """A channel, a thread or a private chat, and people's actions there; the bot is notified at once."""
 
-    def __init__(self, world: World, place: StoredChannel) -> None:
+    def __init__(self, world: World, channel: StoredChannel) -> None:
         self._world = world
-        self.place = place
-        self.id = place.id
+        self.channel = channel
+        self.id = channel.id
 
     @property
     def posts(self) -> list[Post]:
-        """Everything that was said."""
-        return self.place.posts
+        """All messages."""
+        return self.channel.posts
 
     @property
     def answers(self) -> list[Post]:
-        """Return what the bot said."""
-        return [post for post in self.place.posts if post.author is self._world.me]
+        """Return the messages of the bot."""
+        return [post for post in self.channel.posts if post.author is self._world.me]
 
     async def says(
         self, person: Person, text: str, *, mention: bool = False, reply_to: Post | None = None, by_role: bool = False
@@ -222,7 +224,7 @@ class Room:
         post = self._add(person, text)
         post.mentions, post.reply_to = people, reply_to
         post.roles = [self._world.role] if by_role else []
-        await self._world.tell("MESSAGE_CREATE", post)
+        await self._world.dispatch("MESSAGE_CREATE", post)
         return post
 
     async def sends(
@@ -230,71 +232,71 @@ class Room:
     ) -> Post:
         """Send a file as a person."""
         post = self._add(person, text)
-        post.files = [self._world.stored(self.place, name, data, content_type)]
-        await self._world.tell("MESSAGE_CREATE", post)
+        post.files = [self._world.stored(self.channel, name, data, content_type)]
+        await self._world.dispatch("MESSAGE_CREATE", post)
         return post
 
     async def speaks(self, person: Person, data: bytes) -> Post:
         """Send a voice note as a person."""
         post = self._add(person, "")
-        kept = self._world.stored(self.place, "voice-message.ogg", data, "audio/ogg")
-        post.files = [StoredAttachment(kept.id, kept.name, data, kept.url, kept.content_type, 1.5, "AAAA")]
+        stored = self._world.stored(self.channel, "voice-message.ogg", data, "audio/ogg")
+        post.files = [StoredAttachment(stored.id, stored.name, data, stored.url, stored.content_type, 1.5, "AAAA")]
         post.flags = 1 << 13
-        await self._world.tell("MESSAGE_CREATE", post)
+        await self._world.dispatch("MESSAGE_CREATE", post)
         return post
 
-    async def forwards(self, person: Person, passed: Post) -> Post:
+    async def forwards(self, person: Person, forwarded: Post) -> Post:
         """Forward a message as a person."""
         post = self._add(person, "")
-        post.passed = passed
-        await self._world.tell("MESSAGE_CREATE", post)
+        post.forwarded = forwarded
+        await self._world.dispatch("MESSAGE_CREATE", post)
         return post
 
     async def edits(self, post: Post, text: str) -> None:
         """Edit a message as a person."""
         post.text, post.edited_at = text, datetime.now(UTC)
-        await self._world.tell("MESSAGE_UPDATE", post)
+        await self._world.dispatch("MESSAGE_UPDATE", post)
 
     async def previews(self, post: Post) -> None:
         """Let Discord show a preview of a link, which counts as a change of the message."""
-        await self._world.tell("MESSAGE_UPDATE", post)
+        await self._world.dispatch("MESSAGE_UPDATE", post)
 
     async def redelivers(self, post: Post) -> None:
         """Let the bot hear of a message once more."""
-        await self._world.tell("MESSAGE_CREATE", post)
+        await self._world.dispatch("MESSAGE_CREATE", post)
 
-    async def presses(self, person: Person, post: Post, label: str) -> Asked:
+    async def presses(self, person: Person, post: Post, label: str) -> Interaction:
         """Press a button, or choose from a menu, as a person."""
         value, of_menu = next((value, of_menu) for text, value, of_menu in post.choices if text == label)
         data: dict[str, object] = {"custom_id": value, "component_type": 2}
         if of_menu:
             menu = post.components[0]["components"][0]["custom_id"]
             data = {"custom_id": menu, "component_type": 3, "values": [value]}
-        return await self._world.ask(person, self.place, 3, data, post)
+        return await self._world.ask(person, self.channel, 3, data, post)
 
-    async def uses(self, person: Person, command: str, words: str = "") -> Asked:
+    async def uses(self, person: Person, command: str, arguments: str = "") -> Interaction:
         """Use a registered command as a person."""
         known = next(one for one in self._world.commands if one["name"] == command)
-        options = [{"name": known["options"][0]["name"], "type": 3, "value": words}] if words else []
+        options = [{"name": known["options"][0]["name"], "type": 3, "value": arguments}] if arguments else []
         data = {"id": known["id"], "name": command, "type": 1, "options": options}
-        return await self._world.ask(person, self.place, 2, data, None)
+        return await self._world.ask(person, self.channel, 2, data, None)
 
     async def reacts(self, person: Person, post: Post, emoji: str) -> None:
         """React to a message as a person."""
-        post.marks.setdefault(emoji, []).append(person.id)
-        told = reaction_event(self._world, post, emoji, person.id)
-        if self.place.guild_id:
-            told["member"] = {**member_to_wire(person), "user": person.wire()}
-        await self._world.gateway.tell("MESSAGE_REACTION_ADD", told)
+        post.reactions.setdefault(emoji, []).append(person.id)
+        event = reaction_event(self._world, post, emoji, person.id)
+        if self.channel.guild_id:
+            event["member"] = {**member_to_wire(person), "user": person.wire()}
+        await self._world.gateway.dispatch("MESSAGE_REACTION_ADD", event)
 
     async def opens_thread(self, person: Person, name: str) -> "Room":
         """Open a thread, or a post in a forum, as a person."""
         number = self._world.ids.next()
         thread = StoredChannel(
-            id=number, type=PUBLIC_THREAD, name=name, guild_id=self.place.guild_id, parent=self.place, owner=person
+            id=number, type=PUBLIC_THREAD, name=name, guild_id=self.channel.guild_id, parent=self.channel, owner=person
         )
-        self._world.places[number] = thread
-        await self._world.gateway.tell("THREAD_CREATE", thread.wire())
+        self._world.channels[number] = thread
+        await self._world.gateway.dispatch("THREAD_CREATE", thread.wire())
         return Room(self._world, thread)
 
     async def wait_for(self, wanted: Callable[[Post], bool], *, within: float = LIMIT) -> Post:
@@ -307,6 +309,6 @@ class Room:
         return next(filter(wanted, self.answers))
 
     def _add(self, person: Person, text: str) -> Post:
-        post = Post(id=self._world.ids.next(), place=self.place, author=person, text=text)
-        self.place.posts.append(post)
+        post = Post(id=self._world.ids.next(), channel=self.channel, author=person, text=text)
+        self.channel.posts.append(post)
         return post

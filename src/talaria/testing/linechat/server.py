@@ -20,7 +20,7 @@ class LineChatServer:
 
     def __init__(self) -> None:
         self.seen: dict[str, VisibleMessage] = {}
-        self.trouble: FailureKind | None = None
+        self.failure: FailureKind | None = None
         self.waiting: dict[str, ServerLine] = {}
         self._news = asyncio.Event()
         self._number = 0
@@ -54,13 +54,13 @@ class LineChatServer:
 
     async def _answer(self, writer: asyncio.StreamWriter, request: dict[str, Any]) -> None:
         if "login" in request:
-            known = request["login"] == TOKEN and self.trouble != "revoked"
+            known = request["login"] == TOKEN and self.failure != "revoked"
             _write(writer, ServerLine("ok" if known else "unauthorized"))
-        elif self.trouble == "slow_down":
+        elif self.failure == "slow_down":
             _write(writer, ServerLine("busy", seconds=3))
-        elif self.trouble == "failing":
+        elif self.failure == "failing":
             _write(writer, ServerLine("failed", text="the disk is full"))
-        elif self.trouble != "silent":
+        elif self.failure != "silent":
             _write(writer, self._post(request))
 
     def _post(self, request: dict[str, Any]) -> ServerLine:
@@ -73,7 +73,7 @@ class LineChatServer:
         """Hand over one message after the other, each until it is taken, with beats between."""
         while True:
             line = next(iter(self.waiting.values()), ServerLine("beat"))
-            if self.trouble == "deaf":
+            if self.failure == "deaf":
                 await reader.readline()
                 return
             _write(writer, line)
@@ -119,7 +119,7 @@ class LineChatFarSide:
         """Fail: there are no reactions here."""
         raise NotImplementedError
 
-    async def marks(self, at: Address, message_id: str) -> list[str]:
+    async def own_reactions(self, at: Address, message_id: str) -> list[str]:
         """Fail: there are no reactions here."""
         raise NotImplementedError
 
@@ -131,17 +131,17 @@ class LineChatFarSide:
         """Return the messages to Ann."""
         return list(self._server.seen.values())
 
-    async def disrupt(self, trouble: FailureKind) -> bool:
+    async def disrupt(self, failure: FailureKind) -> bool:
         """Start a disruption."""
-        if trouble == "cut":
+        if failure == "cut":
             self._server.hang_up()
         else:
-            self._server.trouble = trouble
+            self._server.failure = failure
         return True
 
     async def calm(self) -> None:
         """End the disruption."""
-        self._server.trouble = None
+        self._server.failure = None
 
 
 @asynccontextmanager

@@ -35,15 +35,15 @@ from talaria.testing.loopback_platform.wire import (
     Fault,
     Fetch,
     Login,
-    Look,
     MakeThread,
     React,
+    ReadRecords,
     Receive,
     Record,
     Request,
     Say,
+    SetFaults,
     ShowTyping,
-    Upset,
     decode_answer,
     line,
     read_sent_file,
@@ -100,7 +100,7 @@ class LoopbackConnection:
             raise Unreachable(f"the network disconnected: {error}") from error
         return found
 
-    def heard(self, most: int) -> list[Answer]:
+    def take_received(self, most: int) -> list[Answer]:
         """Return the lines that are here already, so many at most."""
         found: list[Answer] = []
         while len(found) < most and (one := self._next()) is not None:
@@ -164,26 +164,26 @@ class FarSide:
     ) -> str:
         """Let a person write something, delivered so many times, and return its id."""
         address = chat if isinstance(chat, Address) else Address("loopback", chat, user_id=sender)
-        said = Say(
+        message = Say(
             address=address,
             sender=Sender(sender, sender),
             text=text,
             external_id=external_id,
             deliveries=deliveries,
         )
-        return (await self._open.ask(said, _PATIENCE)).id
+        return (await self._open.ask(message, _PATIENCE)).id
 
-    async def look(self, since: int = 0, patience: float = 0.0) -> list[Record]:
+    async def read_records(self, since: int = 0, patience: float = 0.0) -> list[Record]:
         """Return the operations from this number on; wait up to so many seconds for the first."""
-        return list((await self._open.ask(Look(since, patience), _PATIENCE + patience)).records)
+        return list((await self._open.ask(ReadRecords(since, patience), _PATIENCE + patience)).records)
 
     async def unconfirmed(self) -> int:
         """Return the number of updates that were not confirmed."""
-        return int((await self._open.ask(Look(2**40), _PATIENCE)).id)
+        return int((await self._open.ask(ReadRecords(2**40), _PATIENCE)).id)
 
     async def disrupt(self, *faults: Fault, delay: float = 0.0) -> None:
         """Let these things go wrong from now on, instead of those before; each answer takes ``delay`` seconds."""
-        await self._open.ask(Upset(faults, delay), _PATIENCE)
+        await self._open.ask(SetFaults(faults, delay), _PATIENCE)
 
     async def drop(self) -> None:
         """Hang up on everybody else."""
@@ -312,8 +312,8 @@ class _IncomingStream(BatchedUpdates):
         return self._hand_out(arrived)
 
     def at_hand(self, most: int) -> list[Incoming]:
-        """Return what the network has said already."""
-        return [self._hand_out(one) for one in self._connection.heard(most) if isinstance(one, Arrived)]
+        """Return messages that have arrived already."""
+        return [self._hand_out(one) for one in self._connection.take_received(most) if isinstance(one, Arrived)]
 
     def _hand_out(self, arrived: Arrived) -> Incoming:
         self._handed_out.append(arrived.incoming.external_id)

@@ -54,33 +54,33 @@ class Ledger:
         self._incoming_by_id: set[tuple[str, str]] = set()
         self._numbers = 0
 
-    def say(self, said: Say) -> str:
+    def say(self, message: Say) -> str:
         """Let something arrive for the account and return its id."""
-        external_id = said.external_id or self._next()
-        for attachment, data in zip(said.attachments, said.data, strict=True):
+        external_id = message.external_id or self._next()
+        for attachment, data in zip(message.attachments, message.data, strict=True):
             self._files[attachment.reference] = data
         incoming = Incoming(
             external_id=external_id,
-            address=said.address,
-            sender=said.sender,
-            at=said.at or datetime.now(UTC),
-            text=said.text,
-            attachments=said.attachments,
-            message_id=said.message_id or external_id,
-            reply_to=said.reply_to,
-            chat_name=said.address.chat_id,
-            addressed=said.addressed,
-            button=said.button,
-            reaction=said.reaction,
-            edited=said.edited,
-            formerly=said.formerly,
+            address=message.address,
+            sender=message.sender,
+            at=message.at or datetime.now(UTC),
+            text=message.text,
+            attachments=message.attachments,
+            message_id=message.message_id or external_id,
+            reply_to=message.reply_to,
+            chat_name=message.address.chat_id,
+            addressed=message.addressed,
+            button=message.button,
+            reaction=message.reaction,
+            edited=message.edited,
+            formerly=message.formerly,
         )
         self.unconfirmed[external_id] = incoming
-        self._incoming_by_id.add((said.address.chat_id, incoming.message_id))
-        self._deliveries += [incoming] * said.deliveries
+        self._incoming_by_id.add((message.address.chat_id, incoming.message_id))
+        self._deliveries += [incoming] * message.deliveries
         return external_id
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         """Wake the tasks that wait for a change."""
         changed, self.changed = self.changed, asyncio.Event()
         changed.set()
@@ -97,19 +97,19 @@ class Ledger:
         """Return how many deliveries there have been."""
         return len(self._deliveries)
 
-    def since(self, place: int) -> list[Incoming]:
+    def since(self, position: int) -> list[Incoming]:
         """Return what arrived from this delivery on."""
-        return self._deliveries[place:]
+        return self._deliveries[position:]
 
-    def trouble(self, operation: Operation, chat_id: str = "") -> Fault | None:
+    def take_fault(self, operation: Operation, chat_id: str = "") -> Fault | None:
         """Return what goes wrong with this deed now, and count it as gone wrong."""
-        for place, fault in enumerate(self.faults):
+        for position, fault in enumerate(self.faults):
             if fault.operation == operation and fault.chat_id in ("", chat_id):
                 if fault.times == 1:
-                    del self.faults[place]
+                    del self.faults[position]
                 elif fault.times:
-                    self.faults[place] = structs.replace(fault, times=fault.times - 1)
-                self.tell()
+                    self.faults[position] = structs.replace(fault, times=fault.times - 1)
+                self.notify()
                 return fault
         return None
 
@@ -132,8 +132,8 @@ class Ledger:
                 self._record("typing", address)
                 return Done()
             case React(address, message_id, emoji):
-                place = address.chat_id, message_id
-                if not self.abilities.reactions or place not in {*self._messages, *self._incoming_by_id}:
+                message_key = address.chat_id, message_id
+                if not self.abilities.reactions or message_key not in {*self._messages, *self._incoming_by_id}:
                     return Failed("refuse", "this message cannot be marked")
                 self._record("reaction", address, message_id=message_id, text=emoji)
                 return Done()
@@ -171,14 +171,14 @@ class Ledger:
         return Done(message_id)
 
     def _edit(self, edit: Edit) -> Done | Failed:
-        place = edit.address.chat_id, edit.message_id
-        if not self.abilities.edits or place not in self._messages:
+        message_key = edit.address.chat_id, edit.message_id
+        if not self.abilities.edits or message_key not in self._messages:
             return Failed("refuse", "this message cannot be edited")
         problem = self._find_text_problem(edit.text)
         if problem:
             return problem
         self._record("edit", edit.address, message_id=edit.message_id, text=edit.text, buttons=edit.buttons)
-        self._messages[place] = structs.replace(self._messages[place], text=edit.text, buttons=edit.buttons)
+        self._messages[message_key] = structs.replace(self._messages[message_key], text=edit.text, buttons=edit.buttons)
         return Done(edit.message_id)
 
     def _find_text_problem(self, text: str) -> Failed | None:

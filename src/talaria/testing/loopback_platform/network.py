@@ -26,16 +26,16 @@ from talaria.testing.loopback_platform.wire import (
     Fault,
     Fetch,
     Login,
-    Look,
     MakeThread,
     Post,
     React,
+    ReadRecords,
     Receive,
     Record,
     Request,
     Say,
+    SetFaults,
     ShowTyping,
-    Upset,
     decode_request,
     line,
 )
@@ -112,8 +112,8 @@ class LoopbackNetwork:
     ) -> str:
         """Let a person write something, delivered so many times, and return its id; ``at`` is now by default."""
         address, person = _chat_address(chat, sender), Sender(sender, sender)
-        said = Say(address=address, sender=person, text=text, deliveries=deliveries, at=at, addressed=addressed)
-        return self._say(said)
+        message = Say(address=address, sender=person, text=text, deliveries=deliveries, at=at, addressed=addressed)
+        return self._say(message)
 
     def say_with_file(
         self,
@@ -141,14 +141,14 @@ class LoopbackNetwork:
         self, chat: str | Address, message_id: str, value: str = "", *, reaction: str = "", sender: str = "ann"
     ) -> str:
         """Let a person press a button below a message, or react to it, and return its id."""
-        said = Say(
+        message = Say(
             address=_chat_address(chat, sender),
             sender=Sender(sender, sender),
             button=value,
             reaction=reaction,
             message_id=message_id,
         )
-        return self._say(said)
+        return self._say(message)
 
     def shown(self, chat_id: str, thread_id: str = "") -> list[str]:
         """Return the texts of ours that a reader of a chat sees now, oldest first."""
@@ -157,7 +157,7 @@ class LoopbackNetwork:
     def disrupt(self, *faults: Fault, delay: float = 0.0) -> None:
         """Let these things go wrong from now on, instead of those before; each answer takes ``delay`` seconds."""
         self._ledger.faults, self._ledger.delay = list(faults), delay
-        self._ledger.tell()
+        self._ledger.notify()
 
     def drop(self, but: asyncio.StreamWriter | None = None) -> None:
         """Hang up on everybody."""
@@ -195,9 +195,9 @@ class LoopbackNetwork:
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._server.wait_closed()
 
-    def _say(self, said: Say) -> str:
-        external_id = self._ledger.say(said)
-        self._ledger.tell()
+    def _say(self, message: Say) -> str:
+        external_id = self._ledger.say(message)
+        self._ledger.notify()
         return external_id
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -212,7 +212,7 @@ class LoopbackNetwork:
             self._ledger.receivers.discard(writer)
             del self._clients[writer]
             writer.transport.abort()
-            self._ledger.tell()
+            self._ledger.notify()
 
 
 def _chat_address(chat: str | Address, sender: str) -> Address:
@@ -239,7 +239,7 @@ class Client:
         """Answer one request after the other until the client hangs up."""
         while request := await self._request():
             match request:
-                case Say() | Upset() | Drop() | Look():
+                case Say() | SetFaults() | Drop() | ReadRecords():
                     await self._write(await self._control(request))
                 case Confirm():
                     pass
@@ -274,7 +274,7 @@ class Client:
         """Answer a request, unless it is refused or a fault applies."""
         if self._ledger.delay:
             await asyncio.sleep(self._ledger.delay)
-        fault = self._ledger.trouble(*operation_of(request))
+        fault = self._ledger.take_fault(*operation_of(request))
         if fault is not None:
             await self._apply_fault(fault, request)
         elif refusal is not None:
@@ -288,7 +288,7 @@ class Client:
         if isinstance(request, Receive):
             self._ledger.receivers.add(self._writer)
         answer = self._ledger.execute(request)
-        self._ledger.tell()
+        self._ledger.notify()
         return answer
 
     async def _apply_fault(self, fault: Fault, request: Login | AccountRequest) -> None:
@@ -322,15 +322,15 @@ class Client:
             group.create_task(self._take_confirmations())
 
     async def _push(self) -> None:
-        place = self._ledger.arrivals
+        position = self._ledger.arrivals
         for incoming in list(self._ledger.unconfirmed.values()):
             await self._write(Arrived(incoming))
         while True:
-            if self._ledger.trouble("receiving") is not None:
+            if self._ledger.take_fault("receiving") is not None:
                 await asyncio.Event().wait()
             changed = self._ledger.changed
-            for incoming in self._ledger.since(place):
-                place += 1
+            for incoming in self._ledger.since(position):
+                position += 1
                 await self._write(Arrived(incoming))
             try:
                 async with asyncio.timeout(_HEARTBEAT_SECONDS):
@@ -344,21 +344,21 @@ class Client:
             if not isinstance(request, Confirm):
                 raise ConnectionResetError
             self._ledger.unconfirmed.pop(request.external_id, None)
-            self._ledger.tell()
+            self._ledger.notify()
 
-    async def _control(self, request: Say | Upset | Drop | Look) -> Answer:
+    async def _control(self, request: Say | SetFaults | Drop | ReadRecords) -> Answer:
         match request:
             case Say():
-                said = self._ledger.say(request)
-                self._ledger.tell()
-                return Done(said)
-            case Upset(faults, delay):
+                message = self._ledger.say(request)
+                self._ledger.notify()
+                return Done(message)
+            case SetFaults(faults, delay):
                 self._ledger.faults, self._ledger.delay = list(faults), delay
-                self._ledger.tell()
+                self._ledger.notify()
                 return Done()
             case Drop():
                 self._drop(self._writer)
                 return Done()
-            case Look(since, patience):
+            case ReadRecords(since, patience):
                 await self._ledger.recorded(since, patience)
                 return Done(records=tuple(self._ledger.records[since:]), id=str(len(self._ledger.unconfirmed)))

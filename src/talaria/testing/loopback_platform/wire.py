@@ -147,7 +147,7 @@ class Say(Struct, frozen=True, tag="say", tag_field="do", kw_only=True, omit_def
     at: datetime | None = None
 
 
-class Upset(Struct, frozen=True, tag="upset", tag_field="do"):
+class SetFaults(Struct, frozen=True, tag="upset", tag_field="do"):
     """Control: replace the faults; each answer takes ``delay`` seconds."""
 
     faults: tuple[Fault, ...] = ()
@@ -158,7 +158,7 @@ class Drop(Struct, frozen=True, tag="drop", tag_field="do"):
     """Control: disconnect all other clients."""
 
 
-class Look(Struct, frozen=True, tag="look", tag_field="do"):
+class ReadRecords(Struct, frozen=True, tag="look", tag_field="do"):
     """Control: return operations from this number on; waits at most so many seconds for one."""
 
     since: int = 0
@@ -168,7 +168,7 @@ class Look(Struct, frozen=True, tag="look", tag_field="do"):
 AccountRequest = Receive | Post | Edit | ShowTyping | React | Fetch | MakeThread
 
 
-Request = Login | Confirm | AccountRequest | Say | Upset | Drop | Look
+Request = Login | Confirm | AccountRequest | Say | SetFaults | Drop | ReadRecords
 
 
 class Done(Struct, frozen=True, tag="done", tag_field="is", omit_defaults=True):

@@ -110,7 +110,7 @@ def _message(exchange: Exchange, tokens: Tokens) -> dict[str, object]:
         "id": f"msg_{exchange.id}",
         "type": "message",
         "role": "assistant",
-        "model": exchange.asked.model,
+        "model": exchange.options.model,
         "content": [],
         "stop_reason": None,
         "stop_sequence": None,

@@ -55,7 +55,7 @@ class StreamOptions(msgspec.Struct, frozen=True):
     include_usage: bool = False
 
 
-class Asked(msgspec.Struct, frozen=True):
+class RequestOptions(msgspec.Struct, frozen=True):
     """The part of a request that decides the form of its answer."""
 
     model: str
@@ -74,7 +74,7 @@ class Exchange:
     """One request with the id under which it is answered."""
 
     id: str
-    asked: Asked
+    options: RequestOptions
     prompt_bytes: int
 
 

@@ -143,12 +143,12 @@ class ImageEndpoints:
 
     async def _generate(self, request: web.Request) -> web.Response:
         try:
-            asked = msgspec.json.decode(await request.read(), type=_Generation)
+            options = msgspec.json.decode(await request.read(), type=_Generation)
         except msgspec.MsgspecError as error:
             return refuse(Fail(400, message=str(error)))
-        if asked.n != 1 or not asked.prompt:
+        if options.n != 1 or not options.prompt:
             return refuse(Fail(400, message="One image and a prompt are expected."))
-        return await self._answer(request, ReceivedImageRequest(asked.model, asked.prompt, asked.size))
+        return await self._answer(request, ReceivedImageRequest(options.model, options.prompt, options.size))
 
     async def _edit(self, request: web.Request) -> web.Response:
         if not request.content_type.startswith("multipart/form-data"):

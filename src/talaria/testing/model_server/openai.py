@@ -40,7 +40,7 @@ class ChatWire:
 
     def frames(self, say: Say, exchange: Exchange) -> Iterator[Frame]:
         """Yield the reply as a stream."""
-        head = _head(exchange, "chat.completion.chunk") | ({"usage": None} if exchange.asked.wants_usage else {})
+        head = _head(exchange, "chat.completion.chunk") | ({"usage": None} if exchange.options.wants_usage else {})
         yield _chunk(
             head, {"role": "assistant", "content": None if say.calls and not say.text else "", "refusal": None}
         )
@@ -55,7 +55,7 @@ class ChatWire:
                 delta = {"index": index, "function": {"arguments": piece}}
                 yield _chunk(head, {"tool_calls": [delta]}, piece=True)
         yield _chunk(head, {}, finish=_STOPS[say.ending])
-        if exchange.asked.wants_usage:
+        if exchange.options.wants_usage:
             yield event({**head, "choices": [], "usage": _usage(say.tokens(exchange.prompt_bytes))})
         yield _DONE
 
@@ -121,7 +121,7 @@ def _head(exchange: Exchange, kind: str) -> dict[str, object]:
         "id": f"chatcmpl-{exchange.id}",
         "object": kind,
         "created": int(time.time()),
-        "model": exchange.asked.model,
+        "model": exchange.options.model,
         "service_tier": "default",
         "system_fingerprint": "fp_talaria",
     }
@@ -182,7 +182,7 @@ def _items(say: Say, exchange: Exchange) -> Iterator[_Item]:
 
 def _reasoning(say: Say, exchange: Exchange) -> _Item:
     item: dict[str, object] = {"id": f"rs_{new_id()}", "type": "reasoning", "summary": []}
-    if _ENCRYPTED in (exchange.asked.include or ()):
+    if _ENCRYPTED in (exchange.options.include or ()):
         item["encrypted_content"] = f"sealed-{new_id()}"
     part = {"type": "summary_text", "text": say.reasoning}
     kind = "response.reasoning_summary"
@@ -230,7 +230,7 @@ def _response(exchange: Exchange) -> dict[str, object]:
         "incomplete_details": None,
         "instructions": None,
         "metadata": {},
-        "model": exchange.asked.model,
+        "model": exchange.options.model,
         "output": [],
         "parallel_tool_calls": True,
         "temperature": 1.0,

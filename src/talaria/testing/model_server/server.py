@@ -13,7 +13,7 @@ from aiohttp import web
 
 from talaria.core.ids import new_id
 from talaria.testing.model_server.anthropic import AnthropicWire
-from talaria.testing.model_server.exchange import Asked, Exchange, Fail, Received, Say
+from talaria.testing.model_server.exchange import Exchange, Fail, Received, RequestOptions, Say
 from talaria.testing.model_server.media import AudioEndpoints, ImageEndpoints
 from talaria.testing.model_server.openai import ChatWire, ResponsesWire
 from talaria.testing.model_server.wire import Answer, Delivery, Wire
@@ -132,8 +132,8 @@ class ModelServer:
             refusal = _refused_headers(wire, request.headers, self._keys) or _refused_body(received)
             if refusal:
                 return _unknown_route(request, wire).fail(refusal)
-            asked = msgspec.json.decode(received.body, type=Asked)
-            exchange = Exchange(new_id(), asked, len(received.body))
+            options = msgspec.json.decode(received.body, type=RequestOptions)
+            exchange = Exchange(new_id(), options, len(received.body))
             return await Delivery(request, wire, exchange).send(apart or await self._next(received))
 
     @asynccontextmanager
@@ -164,7 +164,7 @@ class ModelServer:
 
 
 def _unknown_route(request: web.Request, wire: Wire) -> Delivery:
-    return Delivery(request, wire, Exchange(new_id(), Asked(""), 0))
+    return Delivery(request, wire, Exchange(new_id(), RequestOptions(""), 0))
 
 
 def _refused_headers(wire: Wire, headers: Mapping[str, str], keys: Collection[str] | None) -> Fail | None:
@@ -183,7 +183,7 @@ def _refused_body(received: Received) -> Fail | None:
     """Return the error in the body: not JSON, a missing field, a tool call without a result."""
     try:
         body = received.json
-        msgspec.convert(body, Asked)
+        msgspec.convert(body, RequestOptions)
     except msgspec.ValidationError as error:
         return Fail(400, message=str(error))
     except msgspec.DecodeError:

@@ -84,9 +84,9 @@ def event(data: Json, *, name: str = "", piece: bool = False) -> Frame:
 
 def leading_frames(frames: Sequence[Frame], pieces: int) -> Sequence[Frame]:
     """Return the frames up to and with so many pieces; if there are fewer, without what closes the reply."""
-    places = [place for place, frame in enumerate(frames) if frame.piece]
-    ends = [places[0], *(place + 1 for place in places)] if places else [1]
-    return frames[: ends[min(pieces, len(places))]]
+    indexes = [index for index, frame in enumerate(frames) if frame.piece]
+    ends = [indexes[0], *(index + 1 for index in indexes)] if indexes else [1]
+    return frames[: ends[min(pieces, len(indexes))]]
 
 
 def truncate_event(frame: Frame) -> bytes:
@@ -122,14 +122,14 @@ class Instant:
 
     def body(self, wire: Wire, exchange: Exchange) -> bytes:
         """Return all that goes out for such a request."""
-        asked = exchange.asked
-        form = _Form(wire.name, asked.model, bool(asked.stream), asked.wants_usage)
+        options = exchange.options
+        form = _Form(wire.name, options.model, bool(options.stream), options.wants_usage)
         if form not in self._bodies:
             self._bodies[form] = self._make(wire, exchange)
         return self._bodies[form]
 
     def _make(self, wire: Wire, exchange: Exchange) -> bytes:
-        if exchange.asked.stream:
+        if exchange.options.stream:
             return b"".join(frame.data for frame in wire.frames(self._say, exchange))
         return msgspec.json.encode(wire.whole(self._say, exchange))
 
@@ -178,7 +178,7 @@ class Delivery:
 
     @property
     def _streams(self) -> bool:
-        return bool(self.exchange.asked.stream)
+        return bool(self.exchange.options.stream)
 
     @property
     def _request_id(self) -> str:

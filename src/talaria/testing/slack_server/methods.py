@@ -174,7 +174,7 @@ class Method(Struct, frozen=True):
 
 
 def auth_test(world: World, _: Parameters) -> Answer:
-    """Tell who the app is."""
+    """Return the account of the app."""
     return {
         "url": "https://tests.example/",
         "team": "Tests",
@@ -187,7 +187,7 @@ def auth_test(world: World, _: Parameters) -> Answer:
 
 def post_message(world: World, parameters: Parameters) -> Answer:
     """Post a message of the app."""
-    place = world.place(parameters["channel"])
+    channel = world.channel(parameters["channel"])
     text, blocks = parameters.get("text") or "", check_blocks(parameters.get("blocks") or [])
     if not text.strip() and not blocks:
         raise MethodError("no_text")
@@ -197,11 +197,11 @@ def post_message(world: World, parameters: Parameters) -> Answer:
     if metadata and set(metadata) != _METADATA:
         raise MethodError("invalid_metadata_format")
     thread = parameters.get("thread_ts") or ""
-    if thread and place.find(thread) is None:
+    if thread and channel.find(thread) is None:
         raise MethodError("thread_not_found")
     message = Message(world.stamp(), world.bot.id, text, thread, blocks, metadata=metadata, bot=True)
-    place.messages.append(message)
-    return {"channel": place.id, "ts": message.ts, "message": world.shown(message)}
+    channel.messages.append(message)
+    return {"channel": channel.id, "ts": message.ts, "message": world.shown(message)}
 
 
 def update(world: World, parameters: Parameters) -> Answer:
@@ -242,7 +242,7 @@ def remove_reaction(world: World, parameters: Parameters) -> Answer:
 
 
 def get_reactions(world: World, parameters: Parameters) -> Answer:
-    """Tell the marks of a message."""
+    """Return the reactions to a message."""
     message = world.message(parameters["channel"], parameters["timestamp"])
     return {"type": "message", "channel": parameters["channel"], "message": world.shown(message)}
 
@@ -257,23 +257,25 @@ def user_info(world: World, parameters: Parameters) -> Answer:
 
 
 def channel_info(world: World, parameters: Parameters) -> Answer:
-    """Tell what a channel is."""
-    place = world.place(parameters["channel"], joined=False)
-    named = {} if place.kind == "im" else {"name": place.name}
-    joined = {} if place.kind == "im" else {"is_member": world.bot.id in place.members, "is_archived": place.archived}
-    return {"channel": {"id": place.id, "is_im": place.kind == "im"} | joined | named}
+    """Return the properties of a channel."""
+    channel = world.channel(parameters["channel"], joined=False)
+    named = {} if channel.kind == "im" else {"name": channel.name}
+    joined = (
+        {} if channel.kind == "im" else {"is_member": world.bot.id in channel.members, "is_archived": channel.archived}
+    )
+    return {"channel": {"id": channel.id, "is_im": channel.kind == "im"} | joined | named}
 
 
 def history(world: World, parameters: Parameters) -> Answer:
-    """Tell the latest messages of a channel, the newest first."""
-    messages = [one for one in world.place(parameters["channel"]).messages if not one.thread_ts]
+    """Return the latest messages of a channel, the newest first."""
+    messages = [one for one in world.channel(parameters["channel"]).messages if not one.thread_ts]
     return {"messages": _page(world, parameters, list(reversed(messages)))}
 
 
 def replies(world: World, parameters: Parameters) -> Answer:
-    """Tell the messages of a thread, the oldest first."""
+    """Return the messages of a thread, the oldest first."""
     messages = [
-        one for one in world.place(parameters["channel"]).messages if parameters["ts"] in (one.ts, one.thread_ts)
+        one for one in world.channel(parameters["channel"]).messages if parameters["ts"] in (one.ts, one.thread_ts)
     ]
     if not messages:
         raise MethodError("thread_not_found")
@@ -284,7 +286,7 @@ def open_channel(world: World, parameters: Parameters) -> Answer:
     """Return the private chat with a person."""
     if parameters["users"] not in world.users:
         raise MethodError("user_not_found")
-    return {"channel": {"id": world.place(parameters["users"]).id}}
+    return {"channel": {"id": world.channel(parameters["users"]).id}}
 
 
 def upload_url(world: World, parameters: Parameters) -> Answer:
@@ -301,16 +303,16 @@ def complete_upload(world: World, parameters: Parameters) -> Answer:
     found = [one for one in files if one is not None and one.data is not None]
     if not found or len(found) != len(files):
         raise MethodError("file_not_found")
-    place = world.place(parameters.get("channel_id"))
+    channel = world.channel(parameters.get("channel_id"))
     thread = parameters.get("thread_ts") or ""
-    if thread and place.find(thread) is None:
+    if thread and channel.find(thread) is None:
         raise MethodError("invalid_thread_ts")
-    place.messages.append(Message(world.stamp(), world.bot.id, "", thread, files=found, bot=True))
+    channel.messages.append(Message(world.stamp(), world.bot.id, "", thread, files=found, bot=True))
     return {"files": [{"id": one.id, "title": one.name} for one in found]}
 
 
 def file_info(world: World, parameters: Parameters) -> Answer:
-    """Tell where a file is."""
+    """Return the address of a file."""
     file = world.files.get(str(parameters["file"]))
     if file is None:
         raise MethodError("file_not_found")
@@ -319,8 +321,8 @@ def file_info(world: World, parameters: Parameters) -> Answer:
 
 def _assistant_method(name: str) -> Callable[[World, Parameters], Answer]:
     def show(world: World, parameters: Parameters) -> Answer:
-        place = world.place(parameters["channel_id"])
-        if place.find(parameters["thread_ts"]) is None:
+        channel = world.channel(parameters["channel_id"])
+        if channel.find(parameters["thread_ts"]) is None:
             raise MethodError("invalid_thread_ts")
         world.assistant_views.append((name, parameters))
         return {}
@@ -352,6 +354,8 @@ METHODS = {
 
 
 def _page(world: World, parameters: Parameters, messages: list[Message]) -> list[Answer]:
-    told = parameters.get("include_all_metadata") in (True, "1", "true")
+    includes_metadata = parameters.get("include_all_metadata") in (True, "1", "true")
     page = [one for one in messages if one.ts > parameters.get("oldest", "")][: int(parameters.get("limit", 100))]
-    return [world.shown(one) | ({"metadata": one.metadata} if told and one.metadata else {}) for one in page]
+    return [
+        world.shown(one) | ({"metadata": one.metadata} if includes_metadata and one.metadata else {}) for one in page
+    ]

@@ -23,39 +23,39 @@ _LARGEST = 100_000_000
 class Channel:
     """One channel, or one private chat."""
 
-    def __init__(self, world: World, office: SocketModeHub, place: StoredChannel) -> None:
-        self.id = place.id
+    def __init__(self, world: World, hub: SocketModeHub, channel: StoredChannel) -> None:
+        self.id = channel.id
         self._world = world
-        self._office = office
-        self._place = place
+        self._hub = hub
+        self._channel = channel
 
     @property
     def messages(self) -> list[Message]:
-        """Everything that was said."""
-        return self._place.messages
+        """All messages."""
+        return self._channel.messages
 
     @property
     def answers(self) -> list[Message]:
-        """Return what the app said."""
-        return [one for one in self._place.messages if one.bot]
+        """Return the messages of the app."""
+        return [one for one in self._channel.messages if one.bot]
 
     async def says(self, user: User, text: str, *, thread: str = "", mention: bool = False) -> Message:
         """Write as a person; ``mention`` puts the app's name first."""
         named = f"<@{self._world.bot.id}> {text}" if mention else text
         message = Message(self._world.stamp(), user.id, named, thread)
-        self._place.messages.append(message)
+        self._channel.messages.append(message)
         shown = self._world.shown(message) | {"client_msg_id": f"client-{message.ts}"}
-        await self._send_event(shown | self._parent(thread) | {"channel_type": self._place.kind})
-        if f"<@{self._world.bot.id}>" in named and self._place.kind != "im":
+        await self._send_event(shown | self._parent(thread) | {"channel_type": self._channel.kind})
+        if f"<@{self._world.bot.id}>" in named and self._channel.kind != "im":
             await self._send_event(shown | {"type": "app_mention"})
         return message
 
     async def shares(self, user: User, file: StoredFile, text: str = "", *, thread: str = "") -> Message:
         """Send a file as a person."""
         message = Message(self._world.stamp(), user.id, text, thread, files=[file])
-        self._place.messages.append(message)
+        self._channel.messages.append(message)
         shown = self._world.shown(message) | self._parent(thread)
-        await self._send_event(shown | {"subtype": "file_share", "channel_type": self._place.kind})
+        await self._send_event(shown | {"subtype": "file_share", "channel_type": self._channel.kind})
         return message
 
     async def edits(self, user: User, message: Message, text: str) -> None:
@@ -68,7 +68,7 @@ class Channel:
                 "type": "message",
                 "subtype": "message_changed",
                 "hidden": True,
-                "channel_type": self._place.kind,
+                "channel_type": self._channel.kind,
                 "ts": self._world.stamp(),
                 "message": self._world.shown(message) | edited,
                 "previous_message": before,
@@ -87,7 +87,7 @@ class Channel:
         action = next(action for shown, action in choices_of(message.blocks) if shown == label)
         container = {"type": "message", "message_ts": message.ts, "channel_id": self.id, "is_ephemeral": False}
         thread = {"thread_ts": message.thread_ts} if message.thread_ts else {}
-        name = "directmessage" if self._place.kind == "im" else self._place.name
+        name = "directmessage" if self._channel.kind == "im" else self._channel.name
         payload = {
             "type": "block_actions",
             "user": {"id": user.id, "username": user.name.lower(), "name": user.name, "team_id": "T0TESTS"},
@@ -99,7 +99,7 @@ class Channel:
             "response_url": f"{self._world.url}/response",
             "actions": [action | {"block_id": "b", "action_ts": self._world.stamp()}],
         }
-        await self._office.post("interactive", payload)
+        await self._hub.post("interactive", payload)
 
     async def runs(self, user: User, command: str, text: str = "") -> None:
         """Use a slash command as a person; not possible in a thread."""
@@ -107,7 +107,7 @@ class Channel:
             "command": command,
             "text": text,
             "channel_id": self.id,
-            "channel_name": "directmessage" if self._place.kind == "im" else self._place.name,
+            "channel_name": "directmessage" if self._channel.kind == "im" else self._channel.name,
             "user_id": user.id,
             "user_name": user.name.lower(),
             "trigger_id": self._world.stamp(),
@@ -115,19 +115,19 @@ class Channel:
             "team_id": "T0TESTS",
             "api_app_id": "A0TALARIA",
         }
-        await self._office.post("slash_commands", payload)
+        await self._hub.post("slash_commands", payload)
 
     async def opens_assistant(self, user: User) -> Message:
         """Open an assistant thread as a person; return its first message."""
         root = Message(self._world.stamp(), self._world.bot.id, "New thread", bot=True)
-        self._place.messages.append(root)
+        self._channel.messages.append(root)
         thread = {"user_id": user.id, "channel_id": self.id, "thread_ts": root.ts, "context": {}}
         await self._send_event({"type": "assistant_thread_started", "assistant_thread": thread}, channel=False)
         return root
 
     def remove_bot(self) -> None:
         """Take the app out of the channel."""
-        self._place.members.remove(self._world.bot.id)
+        self._channel.members.remove(self._world.bot.id)
 
     async def wait_for(self, wanted: Callable[[Message], bool], *, within: float = LIMIT) -> Message:
         """Return the first message of the app that is as wanted, as soon as it is."""
@@ -137,14 +137,14 @@ class Channel:
         return found[0]
 
     def _parent(self, thread: str) -> dict[str, str]:
-        parent = self._place.find(thread) if thread else None
+        parent = self._channel.find(thread) if thread else None
         return {"parent_user_id": parent.user} if parent else {}
 
     async def _send_event(self, event: dict[str, Any], *, channel: bool = True) -> None:
         stamp = self._world.stamp()
         where = {"channel": self.id} if channel else {}
         event = event | where | {"event_ts": event.get("ts", stamp)}
-        await self._office.post("events_api", _APP | {"event_id": f"Ev{stamp}", "event_time": 0, "event": event})
+        await self._hub.post("events_api", _APP | {"event_id": f"Ev{stamp}", "event_time": 0, "event": event})
 
 
 class Call(Struct, frozen=True):
@@ -166,13 +166,13 @@ class _Fault(Struct):
 class SlackServer:
     """A workspace at a free port; ``async with`` starts and ends it.
 
-    ``calls`` has all answered requests, ``office`` the delivered envelopes. ``missing`` are scopes that the app lacks,
+    ``calls`` has all answered requests, ``hub`` the delivered envelopes. ``missing`` are scopes that the app lacks,
     ``absent`` missing methods, and ``revoked`` means that its tokens are invalid.
     """
 
     def __init__(self) -> None:
         self.world = World()
-        self.office = SocketModeHub()
+        self.hub = SocketModeHub()
         self.calls: list[Call] = []
         self.missing: set[str] = set()
         self.absent: set[str] = set()
@@ -184,7 +184,7 @@ class SlackServer:
         application.router.add_route("*", "/api/{method}", self._answer)
         application.router.add_post("/upload/v1/{file}", self._upload)
         application.router.add_get("/files/{file}/download", self._download)
-        application.router.add_get("/link", self.office.serve)
+        application.router.add_get("/link", self.hub.serve)
         self._runner = web.AppRunner(application, handler_cancellation=True, access_log=None, shutdown_timeout=0.01)
 
     @property
@@ -202,7 +202,7 @@ class SlackServer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.recover()
-        self.office.cut()
+        self.hub.cut()
         await self._runner.cleanup()
 
     def user(self, name: str) -> User:
@@ -221,7 +221,7 @@ class SlackServer:
     def channel(self, name: str, *members: User) -> Channel:
         """Open a channel with the app in it."""
         people = [*(one.id for one in members), self.world.bot.id]
-        return self._open(StoredChannel(f"C{len(self.world.places):06}", name, "channel", people))
+        return self._open(StoredChannel(f"C{len(self.world.channels):06}", name, "channel", people))
 
     def file(self, name: str, data: bytes, mimetype: str = "text/plain", subtype: str = "") -> StoredFile:
         """Return a file of a person."""
@@ -254,12 +254,12 @@ class SlackServer:
         """Let everything go well again."""
         self._faults.clear()
         self._recovered.set()
-        self.office.deaf = False
+        self.hub.deaf = False
         self.revoked = False
 
-    def _open(self, place: StoredChannel) -> Channel:
-        self.world.places[place.id] = place
-        return Channel(self.world, self.office, place)
+    def _open(self, channel: StoredChannel) -> Channel:
+        self.world.channels[channel.id] = channel
+        return Channel(self.world, self.hub, channel)
 
     async def _answer(self, request: web.Request) -> web.Response:
         method = request.match_info["method"]
@@ -291,7 +291,7 @@ class SlackServer:
         if method == "apps.connections.open":
             if token != f"Bearer {APP_TOKEN}":
                 raise MethodError("not_allowed_token_type" if token == f"Bearer {TOKEN}" else "invalid_auth")
-            return {"url": f"{self.world.url.replace('http', 'ws')}/link?ticket={self.office.ticket()}"}
+            return {"url": f"{self.world.url.replace('http', 'ws')}/link?ticket={self.hub.ticket()}"}
         known = METHODS.get(method)
         if known is None or method in self.absent:
             raise MethodError("unknown_method")

@@ -78,7 +78,7 @@ class World(Struct):
     url: str = ""
     bot: User = User("U0TALARIA", "talaria")
     users: dict[str, User] = field(default_factory=dict)
-    places: dict[str, StoredChannel] = field(default_factory=dict)
+    channels: dict[str, StoredChannel] = field(default_factory=dict)
     files: dict[str, StoredFile] = field(default_factory=dict)
     assistant_views: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     last: int = 0
@@ -88,12 +88,12 @@ class World(Struct):
         self.last = max(self.last + 1, time.time_ns() // 1000)
         return f"{self.last // 1_000_000}.{self.last % 1_000_000:06}"
 
-    def place(self, channel: object, *, joined: bool = True) -> StoredChannel:
+    def channel(self, channel: object, *, joined: bool = True) -> StoredChannel:
         """Return a channel that the app may use; a person's id means the private chat with them."""
-        for one in self.places.values():
+        for one in self.channels.values():
             if one.kind == "im" and channel in one.members and channel != self.bot.id:
                 return one
-        found = self.places.get(str(channel))
+        found = self.channels.get(str(channel))
         if found is None:
             raise MethodError("channel_not_found")
         if joined and self.bot.id not in found.members:
@@ -104,7 +104,7 @@ class World(Struct):
 
     def message(self, channel: object, ts: object) -> Message:
         """Return a message."""
-        found = self.place(channel).find(str(ts))
+        found = self.channel(channel).find(str(ts))
         if found is None:
             raise MethodError("message_not_found")
         return found

@@ -61,25 +61,25 @@ class BotAccount:
 class Press:
     """A pressed button; ``answer`` and ``alert`` are what the bot showed for it."""
 
-    def __init__(self, query_id: str, office: BotAccount) -> None:
+    def __init__(self, query_id: str, account: BotAccount) -> None:
         self.query_id = query_id
         self.is_answered = False
         self.answer = ""
         self.alert = False
-        self._office = office
+        self._account = account
 
     async def answered(self, *, within: float = LIMIT) -> str:
         """Wait until the bot has answered, and return the text that it showed."""
-        await self._office.changes.until(lambda: self.is_answered, within=within)
+        await self._account.changes.until(lambda: self.is_answered, within=within)
         return self.answer
 
 
 class ChatState:
     """The state of one chat; ``gone`` is why the bot left, ``upgraded_to`` the chat that replaced it."""
 
-    def __init__(self, office: BotAccount, place: ChatInfo, members: Iterable[User], *, admin: bool) -> None:
-        self.office = office
-        self.place = place
+    def __init__(self, account: BotAccount, info: ChatInfo, members: Iterable[User], *, admin: bool) -> None:
+        self.account = account
+        self.info = info
         self.members = {user.id: user for user in members}
         self.admin = admin
         self.gone = ""
@@ -88,7 +88,7 @@ class ChatState:
         self.topics: dict[int, Topic] = {}
         self.actions: list[tuple[str, int | None]] = []
         # Supergroups and channels count their own messages; all other chats of an account share one count.
-        self._numbers = itertools.count(1) if place.type in ("supergroup", "channel") else office.numbers
+        self._numbers = itertools.count(1) if info.type in ("supergroup", "channel") else account.numbers
 
     def visible(self) -> list[Message]:
         """Return the messages that a person sees now, the oldest first."""
@@ -119,14 +119,14 @@ class ChatState:
     def add(self, sender: User | None, **content: object) -> Message:
         """Put a message into the chat, without telling the bot."""
         message = Message(
-            place=self.place,
+            info=self.info,
             id=next(self._numbers),
             sender=sender,
-            date=self.office.now(),
+            date=self.account.now(),
             **content,  # type: ignore[arg-type]  # fields of a message, checked where they are made
         )
         self.log.append(message)
-        self.office.changes.happened()
+        self.account.changes.happened()
         return message
 
     def add_topic(self, creator: User, name: str, colour: int | None = None) -> tuple[Topic, Message]:
@@ -138,34 +138,34 @@ class ChatState:
         self.topics[message.id] = topic = Topic(message.id, name, colour)
         return topic, message
 
-    def tell(self, message: Message, *, edited: bool = False) -> Update | None:
-        """Tell the bot of a message, if it may see it."""
+    def publish(self, message: Message, *, edited: bool = False) -> Update | None:
+        """Publish the update of a message, if the bot may see it."""
         if self.gone or not self._is_seen(message):
             return None
-        kind = "channel_post" if self.place.type == "channel" else "message"
-        update = self.office.updates.put(f"edited_{kind}" if edited else kind, message.wire())
+        kind = "channel_post" if self.info.type == "channel" else "message"
+        update = self.account.updates.put(f"edited_{kind}" if edited else kind, message.wire())
         message.update = update
         return update
 
     def member(self, user: User) -> Wire:
         """Return the ``ChatMember`` of someone who is or was here."""
         described: Wire = {"user": user.wire()}
-        if user.id == self.office.bot.id:
+        if user.id == self.account.bot.id:
             if self.gone:
                 return described | {"status": "left"}
             return described | (_ADMINISTRATOR if self.admin else {"status": "member"})
         if user.id not in self.members:
             return described | {"status": "left"}
-        if self.place.type != "private" and user.id == next(iter(self.members)):
+        if self.info.type != "private" and user.id == next(iter(self.members)):
             return described | {"status": "creator", "is_anonymous": False}
         return described | {"status": "member"}
 
     def _is_seen(self, message: Message) -> bool:
-        if self.place.type in ("private", "channel") or not self.office.privacy or self.admin or message.service:
+        if self.info.type in ("private", "channel") or not self.account.privacy or self.admin or message.service:
             return True
         if message.reply_to is not None and message.reply_to.from_bot:
             return True
-        name = f"@{self.office.bot.username}".lower()
+        name = f"@{self.account.bot.username}".lower()
         commands = [word.lower() for word in message.styled("bot_command")]
         if any("@" not in word or word.endswith(name) for word in commands):
             return True
@@ -176,7 +176,7 @@ class Chat:
     """A chat as people see it."""
 
     def __init__(self, room: ChatState) -> None:
-        self.id = room.place.id
+        self.id = room.info.id
         self._room = room
 
     @property
@@ -206,7 +206,7 @@ class Chat:
     ) -> Message:
         """Write a message; ``mention`` puts the bot's name first. In a channel there is no sender."""
         if mention:
-            text = f"@{self._room.office.bot.username} {text}"
+            text = f"@{self._room.account.bot.username} {text}"
         return self._write(user, reply_to, thread, text=text, entities=add_found_entities(text, entities))
 
     async def sends(
@@ -231,9 +231,9 @@ class Chat:
 
     async def edits(self, message: Message, text: str) -> None:
         """Let its author change a message."""
-        message.change(text, add_found_entities(text), message.markup, self._room.office.now())
-        self._room.tell(message, edited=True)
-        self._room.office.changes.happened()
+        message.change(text, add_found_entities(text), message.markup, self._room.account.now())
+        self._room.publish(message, edited=True)
+        self._room.account.changes.happened()
 
     async def presses(self, user: User, message: Message, button: str | InlineKeyboardButton) -> Press:
         """Press a button by its label; the result includes what the bot shows for it."""
@@ -241,10 +241,10 @@ class Chat:
         if found is None or found.callback_data is None:
             labels = [one.text for one in message.buttons]
             raise LookupError(f"There is no such button to press; there are {labels}.")
-        office = self._room.office
-        query_id = f"44{len(office.presses) + 1:016}"
-        office.presses[query_id] = press = Press(query_id, office)
-        office.updates.put(
+        account = self._room.account
+        query_id = f"44{len(account.presses) + 1:016}"
+        account.presses[query_id] = press = Press(query_id, account)
+        account.updates.put(
             "callback_query",
             {
                 "id": query_id,
@@ -261,17 +261,17 @@ class Chat:
         before = message.reactions.get(user.id, ())
         message.reactions[user.id] = emoji
         room = self._room
-        room.office.changes.happened()
-        if room.gone or not (room.admin or room.place.type == "private"):
+        room.account.changes.happened()
+        if room.gone or not (room.admin or room.info.type == "private"):
             return
-        body: Wire = {"chat": room.place.wire(), "message_id": message.id, "user": user.wire()}
-        body |= {"date": room.office.now(), "old_reaction": _reactions(before), "new_reaction": _reactions(emoji)}
-        room.office.updates.put("message_reaction", body)
+        body: Wire = {"chat": room.info.wire(), "message_id": message.id, "user": user.wire()}
+        body |= {"date": room.account.now(), "old_reaction": _reactions(before), "new_reaction": _reactions(emoji)}
+        room.account.updates.put("message_reaction", body)
 
     async def opens_topic(self, user: User, name: str) -> Topic:
         """Create a topic in a forum."""
         topic, message = self._room.add_topic(user, name)
-        self._room.tell(message)
+        self._room.publish(message)
         return topic
 
     async def closes_topic(self, topic: Topic, *, delete: bool = False) -> None:
@@ -279,11 +279,11 @@ class Chat:
         topic.closed, topic.deleted = True, delete
         for message in self._room.log if delete else ():
             message.deleted = message.deleted or message.thread == topic.id
-        self._room.office.changes.happened()
+        self._room.account.changes.happened()
 
     async def removes_bot(self, user: User) -> None:
         """Block the bot in a private chat, throw it out of any other."""
-        kind = self._room.place.type
+        kind = self._room.info.type
         leave_notice = "bot was blocked by the user" if kind == "private" else f"bot was kicked from the {kind} chat"
         self._change_bot(user, leave_notice, "kicked")
 
@@ -299,7 +299,7 @@ class Chat:
     async def wait_until(self, holds: Callable[[], bool], *, within: float = LIMIT) -> None:
         """Wait until a condition holds; it is checked after every change on the server."""
         try:
-            await self._room.office.changes.until(holds, within=within)
+            await self._room.account.changes.until(holds, within=within)
         except TimeoutError:
             seen = [message.text for message in self.messages]
             raise TimeoutError(f"This did not come within {within:g} s. The chat has: {seen}") from None
@@ -314,10 +314,10 @@ class Chat:
         album: str,
     ) -> Message:
         kind: Kind = _KINDS.get(type(file), "document")
-        files = self._room.office.files
+        files = self._room.account.files
         media = files.media(
             kind,
-            files.keep(kind, file.upload()),
+            files.store(kind, file.upload()),
             duration=file.duration if isinstance(file, Voice) else 0,
             emoji=file.emoji if isinstance(file, Sticker) else "",
         )
@@ -332,24 +332,24 @@ class Chat:
         if number is None and reply_to is not None:
             number = reply_to.thread
         in_topic = number in self._room.topics
-        if in_topic and reply_to is None and self._room.place.is_forum:
+        if in_topic and reply_to is None and self._room.info.is_forum:
             # What is written into a topic answers, on the wire, the notice that the topic began with.
             reply_to = next(one for one in self._room.log if one.id == number)
-        if number is None and reply_to is not None and self._room.place.type == "supergroup":
+        if number is None and reply_to is not None and self._room.info.type == "supergroup":
             number = reply_to.id
-        sender = None if self._room.place.type == "channel" else user
+        sender = None if self._room.info.type == "channel" else user
         message = self._room.add(sender, reply_to=reply_to, thread=number, in_topic=in_topic, **content)
-        self._room.tell(message)
+        self._room.publish(message)
         return message
 
     def _change_bot(self, user: User, gone: str, status: str) -> None:
         room = self._room
-        bot = room.office.bot
+        bot = room.account.bot
         before = room.member(bot) if not room.gone else _banned(bot)
         room.gone = gone
         after = room.member(bot) if status == "member" else _banned(bot)
-        body: Wire = {"chat": room.place.wire(), "from": user.wire(), "date": room.office.now()}
-        room.office.updates.put("my_chat_member", body | {"old_chat_member": before, "new_chat_member": after})
+        body: Wire = {"chat": room.info.wire(), "from": user.wire(), "date": room.account.now()}
+        room.account.updates.put("my_chat_member", body | {"old_chat_member": before, "new_chat_member": after})
 
 
 def _reactions(emoji: Sequence[str]) -> list[Wire]:

@@ -61,9 +61,9 @@ def units(text: str) -> int:
     return len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
-def byte_offset(text: str, place: int) -> int:
-    """Return how many bytes of UTF-8 stand before a place."""
-    return len(text[:place].encode("utf-8", "surrogatepass"))
+def byte_offset(text: str, position: int) -> int:
+    """Return how many bytes of UTF-8 are before a position."""
+    return len(text[:position].encode("utf-8", "surrogatepass"))
 
 
 class ParsedText:
@@ -97,16 +97,16 @@ class ParsedText:
 def check_entities(text: str, entities: Sequence[MessageEntity]) -> list[MessageEntity]:
     """Return the entities of a request, or refuse those that do not lie on the text's characters."""
     boundaries = {}
-    place = 0
+    position = 0
     for index, character in enumerate(text):
-        boundaries[place] = index
-        place += units(character)
-    boundaries[place] = len(text)
+        boundaries[position] = index
+        position += units(character)
+    boundaries[position] = len(text)
     for one in entities:
         if one.offset < 0 or one.length < 0:
             raise bad_request(f"receive an entity with incorrect offset {one.offset} or length {one.length}")
         for word, at in (("begins", one.offset), ("ends", one.end)):
-            if at > place:
+            if at > position:
                 raise bad_request(f"entity {word} after the end of the text at byte offset {byte_offset(text, at)}")
             if at not in boundaries:
                 before = byte_offset(text, boundaries[at - 1])

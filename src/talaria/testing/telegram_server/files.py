@@ -129,7 +129,7 @@ class Files:
         """Return the file that `getFile` gave a path for."""
         return next((file for file in self._files.values() if file.path == path), None)
 
-    def keep(self, kind: Kind, upload: Upload) -> StoredFile:
+    def store(self, kind: Kind, upload: Upload) -> StoredFile:
         """Store a file and give it an id; the same sticker keeps its id."""
         number = len(self._files) + 1
         suffix = PurePosixPath(upload.name).suffix.lower()
@@ -145,7 +145,7 @@ class Files:
         self._files[file.id] = file
         return file
 
-    def given(self, kind: Kind, value: Upload | str) -> StoredFile:
+    def resolve(self, kind: Kind, value: Upload | str) -> StoredFile:
         """Return the file that a request means, by upload or by id, or refuse it."""
         if isinstance(value, Upload):
             return self._check_upload(kind, value)
@@ -162,7 +162,7 @@ class Files:
         """Describe a file as the file of a message."""
         match kind:
             case "photo":
-                small = self.keep("photo", Upload(picture(90, 56), "thumbnail.png"))
+                small = self.store("photo", Upload(picture(90, 56), "thumbnail.png"))
                 width, height = _size(file.data)
                 sizes = [small.wire() | {"width": 90, "height": 56}, file.wire() | {"width": width, "height": height}]
                 return Media(kind=kind, file=file, field=sizes)
@@ -186,7 +186,7 @@ class Files:
             raise bad_request("file is too big for a photo; the maximum size is 10485760 bytes")
         if kind == "photo" and not upload.data.startswith(_PICTURES):
             raise bad_request("IMAGE_PROCESS_FAILED")
-        return self.keep(kind, upload)
+        return self.store(kind, upload)
 
 
 def _size(data: bytes) -> tuple[int, int]:

@@ -73,49 +73,49 @@ def parse_html(source: str) -> tuple[str, list[MessageEntity]]:
 class _Html:
     def __init__(self, source: str) -> None:
         self._source = source
-        self._place = 0
+        self._position = 0
         self._out = ParsedText()
         self._open: list[_OpenTag] = []
 
     def read(self) -> tuple[str, list[MessageEntity]]:
-        while self._place < len(self._source):
+        while self._position < len(self._source):
             self._step()
         if self._open:
             raise MarkupError(f'Can\'t find end tag corresponding to start tag "{self._open[-1].name}"')
         return self._out.text, self._out.entities
 
     def _step(self) -> None:
-        character = self._source[self._place]
+        character = self._source[self._position]
         if character == "&":
-            written, self._place = _reference(self._source, self._place)
+            written, self._position = _reference(self._source, self._position)
             self._out.write(written)
         elif character != "<":
             self._out.write(character)
-            self._place += 1
-        elif self._source.startswith("</", self._place):
+            self._position += 1
+        elif self._source.startswith("</", self._position):
             self._end()
         else:
             self._begin()
 
     def _begin(self) -> None:
-        at = byte_offset(self._source, self._place)
-        tag = _TAG.match(self._source, self._place)
-        name = re.match(r"[^\s>]*", self._source[self._place + 1 :])
+        at = byte_offset(self._source, self._position)
+        tag = _TAG.match(self._source, self._position)
+        name = re.match(r"[^\s>]*", self._source[self._position + 1 :])
         spelled = name[0].lower() if name else ""
-        if tag is None and self._place + 1 + len(spelled) >= len(self._source):
+        if tag is None and self._position + 1 + len(spelled) >= len(self._source):
             raise MarkupError(f"Unclosed start tag at byte offset {at}")
         if spelled not in _TAG_STYLES and spelled not in _SPECIAL_TAGS:
             raise MarkupError(f'Unsupported start tag "{spelled}" at byte offset {at}')
         if tag is None:
             raise MarkupError(f'Unclosed start tag "{spelled}" at byte offset {at}')
         self._open.append(_OpenTag(spelled, self._out.length, _value(spelled, tag["attributes"], at)))
-        self._place = tag.end()
+        self._position = tag.end()
 
     def _end(self) -> None:
-        at = byte_offset(self._source, self._place)
+        at = byte_offset(self._source, self._position)
         if not self._open:
             raise MarkupError(f"Unexpected end tag at byte offset {at}")
-        end = re.compile(r"</([^\s>]*)\s*>").match(self._source, self._place)
+        end = re.compile(r"</([^\s>]*)\s*>").match(self._source, self._position)
         if end is None:
             raise MarkupError(f"Unclosed end tag at byte offset {at}")
         one = self._open.pop()
@@ -123,7 +123,7 @@ class _Html:
             raise MarkupError(
                 f'Unmatched end tag at byte offset {at}, expected "</{one.name}>", found "</{end[1].lower()}>"'
             )
-        self._place = end.end()
+        self._position = end.end()
         self._close(one)
 
     def _close(self, one: _OpenTag) -> None:
@@ -160,7 +160,7 @@ class _OpenStyle(Struct):
     """An open style: its mark, its position, the start of its text."""
 
     mark: str
-    place: int
+    position: int
     offset: int
     language: str = ""
 
@@ -173,12 +173,12 @@ def parse_markdown(source: str) -> tuple[str, list[MessageEntity]]:
 class _Markdown:
     def __init__(self, source: str) -> None:
         self._source = source
-        self._place = 0
+        self._position = 0
         self._out = ParsedText()
         self._open: list[_OpenStyle] = []
 
     def read(self) -> tuple[str, list[MessageEntity]]:
-        while self._place < len(self._source):
+        while self._position < len(self._source):
             self._step()
         if self._open and self._open[-1].mark == ">":
             self._close_quote("blockquote")
@@ -186,16 +186,16 @@ class _Markdown:
             last = self._open[-1]
             title = "PreCode" if last.language else _TITLES[last.mark]
             raise MarkupError(
-                f"Can't find end of {title} entity at byte offset {byte_offset(self._source, last.place)}"
+                f"Can't find end of {title} entity at byte offset {byte_offset(self._source, last.position)}"
             )
         return self._out.text, self._out.entities
 
     def _step(self) -> None:
-        character = self._source[self._place]
-        following = self._source[self._place + 1 : self._place + 2]
+        character = self._source[self._position]
+        following = self._source[self._position + 1 : self._position + 2]
         if character == "\\" and following and 0 < ord(following) <= 126:
             self._out.write(following)
-            self._place += 2
+            self._position += 2
         elif self._is_literal() and character != "`":
             self._write(character)
         elif character == "\n" and any(one.mark == ">" for one in self._open):
@@ -209,7 +209,7 @@ class _Markdown:
 
     def _write(self, character: str) -> None:
         self._out.write(character)
-        self._place += 1
+        self._position += 1
 
     def _is_literal(self) -> bool:
         return bool(self._open) and self._open[-1].mark in ("`", "```")
@@ -219,13 +219,13 @@ class _Markdown:
             return False
         mark = self._open[-1].mark
         ending = _ENDINGS.get(mark, mark)
-        if mark == ">" or not self._source.startswith(ending, self._place):
+        if mark == ">" or not self._source.startswith(ending, self._position):
             return False
-        return not (mark == "_" and self._source.startswith("__", self._place))
+        return not (mark == "_" and self._source.startswith("__", self._position))
 
     def _end(self) -> None:
         one = self._open.pop()
-        self._place += len(_ENDINGS.get(one.mark, one.mark))
+        self._position += len(_ENDINGS.get(one.mark, one.mark))
         length = self._out.length - one.offset
         if one.mark in _ENDINGS:
             target = self._target() or (self._out.since(one.offset) if one.mark == "[" else "")
@@ -243,82 +243,82 @@ class _Markdown:
             raise MarkupError("Custom emoji entity must contain a tg://emoji URL")
 
     def _target(self) -> str:
-        if not self._source.startswith("(", self._place):
+        if not self._source.startswith("(", self._position):
             return ""
-        begin = self._place + 1
-        place, target = begin, []
-        while place < len(self._source) and self._source[place] != ")":
-            if self._source[place] == "\\" and place + 1 < len(self._source):
-                place += 1
-            target.append(self._source[place])
-            place += 1
-        if place >= len(self._source):
+        begin = self._position + 1
+        position, target = begin, []
+        while position < len(self._source) and self._source[position] != ")":
+            if self._source[position] == "\\" and position + 1 < len(self._source):
+                position += 1
+            target.append(self._source[position])
+            position += 1
+        if position >= len(self._source):
             raise MarkupError(f"Can't find end of a URL at byte offset {byte_offset(self._source, begin)}")
-        self._place = place + 1
+        self._position = position + 1
         return "".join(target)
 
     def _begin(self, character: str) -> None:
         if self._is_literal():
             self._refuse(character)
-        rest = self._source[self._place : self._place + 3]
+        rest = self._source[self._position : self._position + 3]
         if character == ">" or (rest == "**>" and self._at_line_start()):
             self._begin_quote(rest)
             return
         if rest.startswith("||") and self._ends_quote():
-            self._place += 2
+            self._position += 2
             self._close_quote("expandable_blockquote")
             return
         mark = next((one for one in ("```", "__", "||", "![") if rest.startswith(one)), character)
         if mark not in _MARK_STYLES or mark == ">":
             self._refuse(character)
-        one = _OpenStyle(mark, self._place, self._out.length)
-        self._place += len(mark)
+        one = _OpenStyle(mark, self._position, self._out.length)
+        self._position += len(mark)
         if mark == "```":
             one.language = self._language()
         self._open.append(one)
 
     def _language(self) -> str:
         """Read the language of a block of code and skip the first line break."""
-        end = self._place
+        end = self._position
         while end < len(self._source) and not self._source[end].isspace() and self._source[end] != "`":
             end += 1
         language = ""
-        if end > self._place and end < len(self._source) and self._source[end] != "`":
-            language = self._source[self._place : end]
-            self._place = end
-        if self._source.startswith(("\r\n", "\n\r"), self._place):
-            self._place += 2
-        elif self._source.startswith(("\n", "\r"), self._place):
-            self._place += 1
+        if end > self._position and end < len(self._source) and self._source[end] != "`":
+            language = self._source[self._position : end]
+            self._position = end
+        if self._source.startswith(("\r\n", "\n\r"), self._position):
+            self._position += 2
+        elif self._source.startswith(("\n", "\r"), self._position):
+            self._position += 1
         return language
 
     def _refuse(self, character: str) -> None:
         raise MarkupError(f"Character '{character}' is reserved and must be escaped with the preceding '\\'")
 
     def _at_line_start(self) -> bool:
-        return self._place == 0 or self._source[self._place - 1] == "\n"
+        return self._position == 0 or self._source[self._position - 1] == "\n"
 
     def _begin_quote(self, rest: str) -> None:
         if not self._at_line_start():
             self._refuse(">")
         if any(one.mark == ">" for one in self._open):
-            self._place += 1
+            self._position += 1
             return
-        self._open.append(_OpenStyle(">", self._place, self._out.length))
-        self._place += len(rest) if rest == "**>" else 1
+        self._open.append(_OpenStyle(">", self._position, self._out.length))
+        self._position += len(rest) if rest == "**>" else 1
 
     def _end_line(self) -> None:
-        following = self._source[self._place + 1 : self._place + 2]
+        following = self._source[self._position + 1 : self._position + 2]
         if following != ">":
             if self._open[-1].mark != ">":
                 last = self._open[-1]
-                place = byte_offset(self._source, last.place)
-                raise MarkupError(f"Can't find end of {_TITLES[last.mark]} entity at byte offset {place}")
+                position = byte_offset(self._source, last.position)
+                raise MarkupError(f"Can't find end of {_TITLES[last.mark]} entity at byte offset {position}")
             self._close_quote("blockquote")
         self._write("\n")
 
     def _ends_quote(self) -> bool:
-        after = self._source[self._place + 2 : self._place + 3]
+        after = self._source[self._position + 2 : self._position + 3]
         return bool(self._open) and self._open[-1].mark == ">" and after in ("", "\n")
 
     def _close_quote(self, kind: EntityType) -> None:
@@ -326,16 +326,16 @@ class _Markdown:
         self._out.close(MessageEntity(type=kind, offset=one.offset, length=self._out.length - one.offset))
 
 
-def _reference(source: str, place: int) -> tuple[str, int]:
+def _reference(source: str, position: int) -> tuple[str, int]:
     """Return the character of a reference at this position, and the position after it."""
-    found = _REFERENCE.match(source, place)
+    found = _REFERENCE.match(source, position)
     if found is None:
-        return "&", place + 1
+        return "&", position + 1
     if found["name"]:
         return _NAMED_REFERENCES[found["name"]], found.end()
     code = int(found["decimal"]) if found["decimal"] else int(found["hex"], 16)
     if not 0 < code < 0x10FFFF or 0xD800 <= code < 0xE000:
-        return "&", place + 1
+        return "&", position + 1
     return chr(code), found.end()
 
 
@@ -362,12 +362,12 @@ def _value(name: str, attributes: str, at: int) -> str:
 
 
 def _decode_references(text: str) -> str:
-    pieces, place = [], 0
-    while place < len(text):
-        if text[place] == "&":
-            piece, place = _reference(text, place)
+    pieces, position = [], 0
+    while position < len(text):
+        if text[position] == "&":
+            piece, position = _reference(text, position)
         else:
-            piece, place = text[place], place + 1
+            piece, position = text[position], position + 1
         pieces.append(piece)
     return "".join(pieces)
 

@@ -166,7 +166,7 @@ class Message(Struct, eq=False, kw_only=True):
     no sender; ``from_bot`` marks the bot's posts there too. ``update`` is the update sent to the bot, if any.
     """
 
-    place: ChatInfo
+    info: ChatInfo
     id: int
     sender: User | None
     date: int
@@ -215,11 +215,11 @@ class Message(Struct, eq=False, kw_only=True):
 
     def wire(self, *, whole: bool = True) -> Wire:
         """Return the ``Message``; one that is not whole stands in another and has no message inside."""
-        answer: Wire = {"message_id": self.id, "date": self.date, "chat": self.place.wire()}
+        answer: Wire = {"message_id": self.id, "date": self.date, "chat": self.info.wire()}
         if self.sender is not None:
             answer["from"] = self.sender.wire()
         else:
-            answer["sender_chat"] = self.place.wire()
+            answer["sender_chat"] = self.info.wire()
         if self.thread is not None:
             answer["message_thread_id"] = self.thread
         if self.in_topic:

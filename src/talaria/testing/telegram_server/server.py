@@ -51,8 +51,8 @@ class TelegramServer:
         self.calls: list[Call] = []
         self._faults = Faults()
         self._port = port
-        self._office = BotAccount(self.bot, privacy=privacy, topics=topics)
-        self.world = World(self._office)
+        self._account = BotAccount(self.bot, privacy=privacy, topics=topics)
+        self.world = World(self._account)
         self.deliveries: list[Delivered] = self.world.webhook.attempts
         self.menus: dict[tuple[object, str], list[BotCommand]] = self.world.menus
         self._arrived: list[str] = []
@@ -100,28 +100,28 @@ class TelegramServer:
 
     def private(self, user: User) -> Chat:
         """Return the chat of a person with the bot; it has been started."""
-        place = ChatInfo(id=user.id, type="private", first_name=user.first_name, username=user.username)
-        return Chat(self.world.rooms.get(user.id) or self.world.add(place, [user], admin=False))
+        info = ChatInfo(id=user.id, type="private", first_name=user.first_name, username=user.username)
+        return Chat(self.world.rooms.get(user.id) or self.world.add(info, [user], admin=False))
 
     def group(
         self, title: str, *members: User, kind: ChatType = "group", admin: bool = False, username: str = ""
     ) -> Chat:
         """Open a group, a supergroup or a channel with the bot in it; its first member owns it."""
         number = self.world.free_id(large=kind != "group")
-        place = ChatInfo(id=number, type=kind, title=title, username=username)
-        return Chat(self.world.add(place, members, admin=admin or kind == "channel"))
+        info = ChatInfo(id=number, type=kind, title=title, username=username)
+        return Chat(self.world.add(info, members, admin=admin or kind == "channel"))
 
     def forum(self, title: str, *members: User, admin: bool = True) -> Chat:
         """Open a supergroup with topics; as an administrator the bot may make topics too."""
-        place = ChatInfo(id=self.world.free_id(large=True), type="supergroup", title=title, is_forum=True)
-        return Chat(self.world.add(place, members, admin=admin))
+        info = ChatInfo(id=self.world.free_id(large=True), type="supergroup", title=title, is_forum=True)
+        return Chat(self.world.add(info, members, admin=admin))
 
     def redeliver(self, update: Update | Message, *, times: int = 2) -> None:
         """Deliver an update, or the one that a message came with, so many times more."""
         found = update.update if isinstance(update, Message) else update
         if found is None:
             raise LookupError("The bot was never notified of this message.")
-        self._office.updates.put_again(found, times)
+        self._account.updates.put_again(found, times)
 
     def flood(self, *, after: int, retry_after: int) -> None:
         """Let so many messages and edits pass, then refuse them with 429 for so many seconds."""
@@ -151,7 +151,7 @@ class TelegramServer:
 
     async def called(self, method: str, times: int = 1, *, within: float = LIMIT) -> None:
         """Wait until a method has been called so many times, answered or not."""
-        await self._office.changes.until(lambda: self._arrived.count(method) >= times, within=within)
+        await self._account.changes.until(lambda: self._arrived.count(method) >= times, within=within)
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         name = request.match_info["method"]
@@ -160,7 +160,7 @@ class TelegramServer:
         try:
             parameters = await read_request(request)
             self._arrived.append(method.name if method else name)
-            self._office.changes.happened()
+            self._account.changes.happened()
             result = await self._do(request, method, parameters)
             status, answer = 200, {"ok": True, "result": result}
         except Refusal as refusal:
@@ -169,7 +169,7 @@ class TelegramServer:
         self.calls.append(
             Call(method.name if method else name, decode_values(parameters), status, msgspec.json.decode(body))
         )
-        self._office.changes.happened()
+        self._account.changes.happened()
         return web.Response(status=status, body=body, content_type="application/json")
 
     async def _do(self, request: web.Request, method: Method | None, parameters: dict[str, object]) -> object:
@@ -191,7 +191,7 @@ class TelegramServer:
         return await asyncio.Event().wait()
 
     async def _download(self, request: web.Request) -> web.Response:
-        file = self._office.files.at(request.match_info["path"])
+        file = self._account.files.at(request.match_info["path"])
         if request.match_info["token"] != self.token or file is None:
             refusal = Refusal(404, "Not Found") if file is None else Refusal(401, "Unauthorized")
             return web.json_response(refusal.body(), status=refusal.code)

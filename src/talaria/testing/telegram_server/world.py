@@ -30,24 +30,24 @@ class Delivered(Struct, frozen=True):
 class Webhook:
     """The webhook that updates are sent to."""
 
-    def __init__(self, office: BotAccount) -> None:
+    def __init__(self, account: BotAccount) -> None:
         self.url = ""
         self.secret = ""
         self.connections = 40
         self.attempts: list[Delivered] = []
-        self._office = office
+        self._account = account
         self._error: tuple[int, str] | None = None
 
     def point(self, url: str, secret: str, connections: int) -> None:
         """Deliver there from now on, or nowhere."""
         self.url, self.secret, self.connections = url, secret, connections
         self._error = None
-        self._office.updates.webhook = bool(url)
-        self._office.changes.happened()
+        self._account.updates.webhook = bool(url)
+        self._account.changes.happened()
 
     def wire(self) -> Wire:
         """Return the ``WebhookInfo``."""
-        updates = self._office.updates
+        updates = self._account.updates
         info: Wire = {"url": self.url, "has_custom_certificate": False, "pending_update_count": len(updates.pending)}
         if self.url:
             info |= {"max_connections": self.connections, "ip_address": "127.0.0.1"}
@@ -62,8 +62,8 @@ class Webhook:
         pause = _FIRST_PAUSE
         async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=_PATIENCE)) as http:
             while True:
-                await self._office.changes.until(self._has_work, within=float("inf"))
-                update = self._office.updates.first()
+                await self._account.changes.until(self._has_work, within=float("inf"))
+                update = self._account.updates.first()
                 if update is not None and await self._post(http, update):
                     pause = _FIRST_PAUSE
                 else:
@@ -71,7 +71,7 @@ class Webhook:
                     pause = min(2 * pause, _LONGEST_PAUSE)
 
     def _has_work(self) -> bool:
-        return bool(self.url) and self._office.updates.first() is not None
+        return bool(self.url) and self._account.updates.first() is not None
 
     async def _post(self, http: aiohttp.ClientSession, update: Update) -> bool:
         headers = {"Content-Type": "application/json"}
@@ -87,21 +87,21 @@ class Webhook:
         self.attempts.append(Delivered(update, status))
         taken = status is not None and 200 <= status < 300
         if not taken:
-            self._error = (self._office.now(), response_text)
-        elif update in (*self._office.updates.pending, self._office.updates.first()):
-            self._office.updates.delivered(update)
-        self._office.changes.happened()
+            self._error = (self._account.now(), response_text)
+        elif update in (*self._account.updates.pending, self._account.updates.first()):
+            self._account.updates.delivered(update)
+        self._account.changes.happened()
         return taken
 
 
 class World:
     """People, chats, the webhook and the menus of commands."""
 
-    def __init__(self, office: BotAccount) -> None:
-        self.office = office
-        self.people: dict[int, User] = {office.bot.id: office.bot}
+    def __init__(self, account: BotAccount) -> None:
+        self.account = account
+        self.people: dict[int, User] = {account.bot.id: account.bot}
         self.rooms: dict[int, ChatState] = {}
-        self.webhook = Webhook(office)
+        self.webhook = Webhook(account)
         self.menus: dict[tuple[object, str], list[BotCommand]] = {}
 
     def person(self, name: str, username: str) -> User:
@@ -114,9 +114,9 @@ class World:
         self.people[user.id] = user
         return user
 
-    def add(self, place: ChatInfo, members: Iterable[User], *, admin: bool) -> ChatState:
+    def add(self, info: ChatInfo, members: Iterable[User], *, admin: bool) -> ChatState:
         """Open a chat."""
-        room = self.rooms[place.id] = ChatState(self.office, place, members, admin=admin)
+        room = self.rooms[info.id] = ChatState(self.account, info, members, admin=admin)
         return room
 
     def free_id(self, *, large: bool) -> int:
@@ -128,11 +128,11 @@ class World:
         room = self.rooms[chat.id]
         number = self.free_id(large=True)
         large = self.add(
-            msgspec.structs.replace(room.place, id=number, type="supergroup"), room.members.values(), admin=room.admin
+            msgspec.structs.replace(room.info, id=number, type="supergroup"), room.members.values(), admin=room.admin
         )
-        room.tell(room.add(user, service={"migrate_to_chat_id": number}))
+        room.publish(room.add(user, service={"migrate_to_chat_id": number}))
         room.upgraded_to = number
-        large.tell(large.add(None, service={"migrate_from_chat_id": room.place.id}))
+        large.publish(large.add(None, service={"migrate_from_chat_id": room.info.id}))
         return Chat(large)
 
     def room(self, chat_id: int | str) -> ChatState:
@@ -144,7 +144,7 @@ class World:
                 (
                     one
                     for one in self.rooms.values()
-                    if one.place.type != "private" and one.place.username.lower() == wanted
+                    if one.info.type != "private" and one.info.username.lower() == wanted
                 ),
                 None,
             )

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tests.app.program import Program
 from tests.cli.commands.doctor.doctor_report import KEY, folder, found, mode, write_private
-from tests.cli.stored_sessions import converse, read, said
+from tests.cli.stored_sessions import converse, read, text_message
 
 from talaria.contracts.stores.sessions import NewSession, SessionFilter
 
@@ -110,7 +110,9 @@ def damage(program: Program) -> Path:
     """Fill a store and overwrite the middle of its file."""
     for number in range(30):
         converse(
-            program, NewSession(source="cli", title=f"Session {number}"), *(said("words " * 50) for _ in range(20))
+            program,
+            NewSession(source="cli", title=f"Session {number}"),
+            *(text_message("words " * 50) for _ in range(20)),
         )
     file = folder(program) / "talaria.db"
     content = bytearray(file.read_bytes())

@@ -2,13 +2,13 @@
 
 from tests.app.program import Program
 from tests.cli.commands.doctor.doctor_report import KEY, by_check, folder, found
-from tests.cli.stored_sessions import converse, said
+from tests.cli.stored_sessions import converse, text_message
 
 from talaria.contracts.stores.sessions import NewSession
 
 
 def test_healthy_profile_has_no_problems(program: Program) -> None:
-    converse(program, NewSession(source="cli"), said("Hi"))
+    converse(program, NewSession(source="cli"), text_message("Hi"))
     seen = program.run("doctor", "--offline", env=KEY)
     assert (seen.code, seen.err) == (0, "")
     assert seen.out.endswith("\nNo problems in the profile default.\n")

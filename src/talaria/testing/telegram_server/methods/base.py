@@ -142,7 +142,7 @@ class Captioned(Sending, frozen=True, kw_only=True):
 
 
 def destination(world: World, asked: AnySending) -> tuple[ChatState, dict[str, Any]]:
-    """Return the chat and the place in it, or refuse."""
+    """Return the chat, and thread and reply as arguments, or refuse."""
     if asked.business_connection_id:
         raise bad_request("business connection not found")
     if asked.direct_messages_topic_id is not None:
@@ -153,9 +153,9 @@ def destination(world: World, asked: AnySending) -> tuple[ChatState, dict[str, A
     if topic is None and answered is not None and answered.in_topic:
         topic = room.topic(answered.thread)
     thread = topic.id if topic else None
-    if thread is None and answered is not None and room.place.type == "supergroup":
+    if thread is None and answered is not None and room.info.type == "supergroup":
         thread = answered.thread or answered.id
-    if answered is None and topic is not None and room.place.is_forum:
+    if answered is None and topic is not None and room.info.is_forum:
         answered = room.find(topic.id)
     return room, {"thread": thread, "in_topic": topic is not None, "reply_to": answered}
 
@@ -163,13 +163,13 @@ def destination(world: World, asked: AnySending) -> tuple[ChatState, dict[str, A
 def post(world: World, asked: Sending, **content: Any) -> Message:
     """Put the bot's message into its chat."""
     markup = inline(read_markup(asked.reply_markup))
-    room, place = destination(world, asked)
-    return room.add(author_of(world, room), by_bot=True, markup=markup, **place, **content)
+    room, target = destination(world, asked)
+    return room.add(author_of(world, room), by_bot=True, markup=markup, **target, **content)
 
 
 def author_of(world: World, room: ChatState) -> User | None:
     """Return the sender of the bot's messages; none in a channel."""
-    return None if room.place.type == "channel" else world.office.bot
+    return None if room.info.type == "channel" else world.account.bot
 
 
 def read_caption(asked: Any) -> tuple[str, tuple[MessageEntity, ...]]:
@@ -247,7 +247,7 @@ def _file(name: str, value: object, uploads: Mapping[str, Upload]) -> Upload | s
 def _find_replied(room: ChatState, reply: ReplyParameters | None) -> Message | None:
     if reply is None:
         return None
-    if reply.chat_id not in (None, room.place.id):
+    if reply.chat_id not in (None, room.info.id):
         raise bad_request("replies to other chats are not supported here")
     found = room.find(reply.message_id)
     if found is None and not reply.allow_sending_without_reply:

@@ -86,12 +86,12 @@ class GetMyCommands(Parameters, frozen=True, kw_only=True):
 
 def get_me(world: World, _: GetMe) -> Wire:
     """Return the bot."""
-    return world.office.me()
+    return world.account.me()
 
 
 async def get_updates(world: World, parameters: GetUpdates) -> list[Wire]:
     """Wait for updates; an offset confirms those before it."""
-    updates = world.office.updates
+    updates = world.account.updates
     if world.webhook.url:
         raise conflict(
             "can't use getUpdates method while webhook is active; use deleteWebhook to delete the webhook first"
@@ -111,7 +111,7 @@ def set_webhook(world: World, parameters: SetWebhook) -> bool:
         raise bad_request("secret token contains unallowed characters")
     if not 1 <= parameters.max_connections <= 100:
         raise bad_request("max_connections must be between 1 and 100")
-    updates = world.office.updates
+    updates = world.account.updates
     if parameters.drop_pending_updates:
         updates.forget()
     updates.allow(parameters.allowed_updates)
@@ -142,7 +142,7 @@ def set_my_commands(world: World, parameters: SetMyCommands) -> bool:
         BotCommand(command=one.command.removeprefix("/"), description=one.description.strip())
         for one in parameters.commands
     ]
-    world.office.changes.happened()
+    world.account.changes.happened()
     return True
 
 
@@ -211,8 +211,8 @@ def get_chat(world: World, parameters: GetChat) -> Wire:
     """Return all that is known of a chat."""
     room = world.writable(parameters.chat_id)
     gifts = ("unlimited_gifts", "limited_gifts", "unique_gifts", "premium_subscription", "gifts_from_channels")
-    return room.place.wire() | {
-        "accent_color_id": abs(room.place.id) % 7,
+    return room.info.wire() | {
+        "accent_color_id": abs(room.info.id) % 7,
         "max_reaction_count": 11,
         "accepted_gift_types": dict.fromkeys(gifts, False),
     }
@@ -223,17 +223,17 @@ def get_chat_member(world: World, parameters: GetChatMember) -> Wire:
     room = world.writable(parameters.chat_id)
     user = world.people.get(parameters.user_id)
     if user is None:
-        raise bad_request("user not found" if room.place.type == "private" else "member not found")
+        raise bad_request("user not found" if room.info.type == "private" else "member not found")
     return room.member(user)
 
 
 def leave_chat(world: World, parameters: GetChat) -> bool:
     """Let the bot go."""
     room = world.writable(parameters.chat_id)
-    if room.place.type == "private":
+    if room.info.type == "private":
         raise bad_request("chat member status can't be changed in private chats")
-    room.gone = f"bot is not a member of the {room.place.type} chat"
-    world.office.changes.happened()
+    room.gone = f"bot is not a member of the {room.info.type} chat"
+    world.account.changes.happened()
     return True
 
 
@@ -244,7 +244,7 @@ def create_forum_topic(world: World, parameters: CreateForumTopic) -> Wire:
         raise bad_request("TOPIC_TITLE_EMPTY" if not parameters.name.strip() else "topic name is too long")
     if parameters.icon_color is not None and parameters.icon_color not in COLOURS:
         raise bad_request("invalid icon color specified")
-    topic, _ = room.add_topic(world.office.bot, parameters.name.strip(), parameters.icon_color)
+    topic, _ = room.add_topic(world.account.bot, parameters.name.strip(), parameters.icon_color)
     return topic.wire()
 
 
@@ -260,7 +260,7 @@ def edit_forum_topic(world: World, parameters: EditForumTopic) -> bool:
     if parameters.name:
         topic.name = parameters.name
         service = {"forum_topic_edited": {"name": parameters.name}}
-        room.add(world.office.bot, service=service, thread=topic.id, in_topic=True)
+        room.add(world.account.bot, service=service, thread=topic.id, in_topic=True)
     return True
 
 
@@ -314,7 +314,7 @@ def send_chat_action(world: World, parameters: SendChatAction) -> bool:
         raise bad_request("wrong parameter action in request")
     room.topic(parameters.message_thread_id)
     room.actions.append((parameters.action, parameters.message_thread_id))
-    world.office.changes.happened()
+    world.account.changes.happened()
     return True
 
 
@@ -328,20 +328,20 @@ def set_message_reaction(world: World, parameters: SetMessageReaction) -> bool:
     chosen = [one.emoji for one in reactions if isinstance(one, ReactionTypeEmoji) and one.emoji in _EMOJI]
     if len(chosen) != len(reactions):
         raise bad_request("REACTION_INVALID")
-    message.reactions[world.office.bot.id] = tuple(chosen)
-    world.office.changes.happened()
+    message.reactions[world.account.bot.id] = tuple(chosen)
+    world.account.changes.happened()
     return True
 
 
 def answer_callback_query(world: World, parameters: AnswerCallbackQuery) -> bool:
     """Answer a button, once."""
-    press = world.office.presses.get(parameters.callback_query_id)
+    press = world.account.presses.get(parameters.callback_query_id)
     if press is None or press.is_answered:
         raise bad_request("query is too old and response timeout expired or query ID is invalid")
     if len(parameters.text) > _LONGEST_NOTICE:
         raise bad_request("MESSAGE_TOO_LONG")
     press.is_answered, press.answer, press.alert = True, parameters.text, parameters.show_alert
-    world.office.changes.happened()
+    world.account.changes.happened()
     return True
 
 
@@ -374,17 +374,17 @@ def _change_topic(world: World, parameters: OneTopic, *, closed: bool, deleted: 
     topic.closed, topic.deleted = closed, deleted
     for message in room.log if deleted else ():
         message.deleted = message.deleted or message.thread == topic.id
-    world.office.changes.happened()
+    world.account.changes.happened()
     return True
 
 
 def _forum(world: World, chat_id: int | str, action: str) -> ChatState:
     room = world.writable(chat_id)
-    if room.place.type == "private":
-        if not world.office.topics:
+    if room.info.type == "private":
+        if not world.account.topics:
             raise bad_request("the chat is not a forum")
         return room
-    if not room.place.is_forum:
+    if not room.info.is_forum:
         raise bad_request("the chat is not a forum")
     if not room.admin:
         raise bad_request(f"not enough rights to {action}")

@@ -117,9 +117,9 @@ def send_media_group(world: World, parameters: SendMediaGroup) -> list[Wire]:
         raise bad_request("media must include 2-10 items")
     if len({one.type for one in parameters.media}) != 1:
         raise bad_request("documents can't be mixed with other media types")
-    files = world.office.files
-    read = [(files.given(one.type, parameters.file(one)), one.type, *read_caption(one)) for one in parameters.media]
-    room, place = destination(world, parameters)
+    files = world.account.files
+    read = [(files.resolve(one.type, parameters.file(one)), one.type, *read_caption(one)) for one in parameters.media]
+    room, target = destination(world, parameters)
     album = f"14{len(room.log):015}"
     return [
         room.add(
@@ -129,7 +129,7 @@ def send_media_group(world: World, parameters: SendMediaGroup) -> list[Wire]:
             text=text,
             entities=entities,
             album=album,
-            **place,
+            **target,
         ).wire()
         for file, kind, text, entities in read
     ]
@@ -137,7 +137,7 @@ def send_media_group(world: World, parameters: SendMediaGroup) -> list[Wire]:
 
 def get_file(world: World, parameters: GetFile) -> Wire:
     """Return where a file can be fetched."""
-    file = world.office.files.find(parameters.file_id)
+    file = world.account.files.find(parameters.file_id)
     if file is None:
         raise bad_request("invalid file_id")
     if len(file.data) > LARGEST_DOWNLOAD:
@@ -248,7 +248,7 @@ def delete_message(world: World, parameters: DeleteMessage) -> bool:
     if not _may_delete(room, message):
         raise bad_request("message can't be deleted")
     message.deleted = True
-    world.office.changes.happened()
+    world.account.changes.happened()
     return True
 
 
@@ -263,7 +263,7 @@ def delete_messages(world: World, parameters: DeleteMessages) -> bool:
         message = room.find(message_id)
         if message is not None and _may_delete(room, message):
             message.deleted = True
-    world.office.changes.happened()
+    world.account.changes.happened()
     return True
 
 
@@ -279,14 +279,14 @@ TEXTS = [
 
 def _send(world: World, parameters: Sending, kind: Kind, given: Upload | str, **more: Any) -> Wire:
     world.writable(parameters.chat_id)
-    files = world.office.files
+    files = world.account.files
     text, entities = read_caption(parameters) if isinstance(parameters, Captioned) else ("", ())
-    media = files.media(kind, files.given(kind, given), **more)
+    media = files.media(kind, files.resolve(kind, given), **more)
     return post(world, parameters, media=media, text=text, entities=entities).wire()
 
 
 def _may_delete(room: ChatState, message: Message) -> bool:
-    return message.from_bot or room.admin or room.place.type == "private"
+    return message.from_bot or room.admin or room.info.type == "private"
 
 
 def _read(text: str, parse_mode: str, entities: list[MessageEntity] | None) -> tuple[str, tuple[MessageEntity, ...]]:
@@ -318,6 +318,6 @@ def _change(
     buttons = inline(markup)
     if (text, entities, buttons) == (message.text, message.entities, message.markup):
         raise bad_request(_NOT_MODIFIED)
-    message.change(text, entities, buttons, world.office.now())
-    world.office.changes.happened()
+    message.change(text, entities, buttons, world.account.now())
+    world.account.changes.happened()
     return message.wire()
