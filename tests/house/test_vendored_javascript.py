@@ -62,7 +62,7 @@ def test_comments_are_removed_from_served_javascript() -> None:
         written = (STATIC / path).read_text()
         assert text.count("\n") == written.count("\n")
         lines = [line for line in text.splitlines() if line.strip()]
-        assert not [line for line in lines if line.lstrip().startswith(("/**", "* "))]
+        assert not [line for line in lines if line.lstrip().startswith(("/**", "* ", "//"))]
         assert len(lines) > len(written.splitlines()) / 3
 
 

@@ -24,7 +24,7 @@ _TYPES = {
 }
 _REGISTRY = "js/pages/registry.js"
 _PAGE_PATH = re.compile(r'^    path: "(/[a-z-]+)",$', re.MULTILINE)
-_COMMENT = re.compile(rb"^ */\*\*(?:(?!\*/).)*\*/$", re.MULTILINE | re.DOTALL)  # on lines of its own; line numbers stay
+_COMMENT = re.compile(rb"^ *(?:/\*\*(?:(?!\*/).)*\*/|//[^\n]*)$", re.MULTILINE | re.DOTALL)  # on lines of its own
 _IMPORT = re.compile(r"""^(?:import|export)\s(?:[^;]*?from\s+)?["'](\.[^"']+)["'];""", re.MULTILINE)
 _CONTENT_POLICY = "; ".join(
     (
@@ -155,7 +155,7 @@ def _list_files(folder: Path) -> Iterator[str]:
 def _read(path: Path) -> _Asset:
     body = path.read_bytes()
     if path.suffix == ".js" and path.parent.name != "vendor":
-        body = _COMMENT.sub(lambda found: b"\n" * found[0].count(b"\n"), body)
+        body = _COMMENT.sub(lambda found: b"\n" * found[0].count(b"\n"), body)  # line numbers stay
     return _Asset(_TYPES[path.suffix], body)
 
 
