@@ -1,6 +1,13 @@
-import { applyEvents, entriesOf, summarise, withNotices } from "../../../src/talaria/web/static/js/turn.js";
+import {
+  applyEvents,
+  entriesOf,
+  isSameEntry,
+  summarise,
+  withNotices,
+} from "../../../src/talaria/web/static/js/turn.js";
 import { assertEquals } from "./assert.js";
 
+/** @import { Entry, FoldedEntry } from "../../../src/talaria/web/static/js/turn.js" */
 /** @import { NoticeView, TurnEvent } from "../../../src/talaria/web/static/js/wire.d.ts" */
 
 /** @type {TurnEvent[]} */
@@ -115,6 +122,21 @@ Deno.test("results of the transcript belong to their calls", () => {
   assertEquals(found.map((one) => [one.seq, one.entry.kind]), [[1, "user"], [2, "text"], [2, "tool"]]);
   const tool = found[2]?.entry;
   assertEquals(tool?.kind === "tool" && [tool.output, tool.state, tool.summary], ["out", "failed", "b"]);
+});
+
+Deno.test("live entries are recognised in the transcript", () => {
+  /** @type {(entry: Entry) => entry is FoldedEntry} */
+  const isFolded = (entry) => entry.kind === "tool" || entry.kind === "reasoning";
+  const turn = applyEvents(null, EVENTS.slice(0, 5));
+  const [live, liveCall] = turn?.entries.filter(isFolded) ?? [];
+  applyEvents(turn, EVENTS.slice(6));
+  const call = { type: /** @type {const} */ ("tool_call"), id: "c1", name: "terminal", arguments: '{"command":"ls"}' };
+  const parts = [{ type: /** @type {const} */ ("reasoning"), text: "Hm\n" }, call, { ...call, arguments: "{}" }];
+  const at = "2026-01-01T00:00:00Z";
+  const stored = entriesOf([{ seq: 2, role: "assistant", at, model: "", author: "", parts }])
+    .map((one) => one.entry).filter(isFolded);
+  assertEquals(stored.map((one) => live && isSameEntry(live, one)), [true, false, false]);
+  assertEquals(stored.map((one) => liveCall && isSameEntry(liveCall, one)), [false, true, false]);
 });
 
 Deno.test("a summary is one line", () => {

@@ -7,7 +7,7 @@ import { countQuestions, describe, get, post, request } from "./server.js";
 import { applyEvents, entriesOf, isPrompt, noticeEntries, withKeys, withNotices } from "./turn.js";
 
 /** @import { Signal } from "../vendor/preact.d.ts" */
-/** @import { Entry, NoticeEntry, Turn } from "./turn.js" */
+/** @import { Entry, FoldedEntry, NoticeEntry, Turn } from "./turn.js" */
 /** @import { CommandReply, DeliveredMessage, MessagePage, NoticeView, QueuedMessage, SessionDetail, SessionMessage, SessionRow } from "./wire.d.ts" */
 
 /** What the stream says about a conversation. @typedef {SessionMessage | DeliveredMessage} ConversationMessage */
@@ -48,15 +48,15 @@ export class Conversation {
     this.notes = signal([]);
     /** What was delivered here and is no part of the transcript. @type {Signal<NoticeView[]>} */
     this.notices = signal([]);
+    /** Entries that the user has expanded, live ones also after they are stored. @type {FoldedEntry[]} */
+    this.expanded = [];
     this.more = signal(false);
     this.loaded = signal(false);
     /** Why it can't be shown. */
     this.problem = signal("");
     this._turnFrom = Infinity;
-    this._lastSeq = 0;
-    this._firstSeq = 0;
-    this._settling = false;
-    this._unsettled = false;
+    this._firstSeq = this._lastSeq = 0;
+    this._settling = this._unsettled = false;
     this._heardAt = 0;
     /** Whether something changed before everything was loaded. */
     this._changedEarly = false;

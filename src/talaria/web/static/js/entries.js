@@ -6,13 +6,14 @@ import { h, useSignal } from "../vendor/preact.js";
 import { a, audio, button, details, div, icon, img, lazy, li, p, span, summary } from "./elements.js";
 import { renderBlocks, renderMarkdown } from "./markdown.js";
 import { attempt, compose, navigateFromHere, runCommand } from "./state.js";
+import { isSameEntry } from "./turn.js";
 
 /** @import { Child, VNode } from "../vendor/preact.d.ts" */
 /** @import { Conversation } from "./conversation.js" */
 /** @import { FileView } from "./wire.d.ts" */
-/** @import { IconName } from "./elements.js" */
+/** @import { Attributes, IconName } from "./elements.js" */
 /** @import { QueuedMessage } from "./wire.d.ts" */
-/** @import { Entry, ReasoningEntry, ToolEntry, UserEntry } from "./turn.js" */
+/** @import { Entry, FoldedEntry, ReasoningEntry, ToolEntry, UserEntry } from "./turn.js" */
 
 /** Questions and approvals, which are rare. */
 const asked = lazy(() => import("./asked.js"));
@@ -43,7 +44,7 @@ export function EntryView({ conversation, entry, seq, last }) {
     case "files":
       return div({ class: "entry" }, filesView(entry.files));
     case "reasoning":
-      return h(ReasoningView, { entry });
+      return h(ReasoningView, { conversation, entry });
     case "notice":
       return p({ class: `entry notice ${entry.tone}`, role: entry.tone === "error" ? "alert" : "status" }, entry.text);
     case "tool":
@@ -156,41 +157,45 @@ export function queuedView(conversation, message) {
   );
 }
 
-/** @type {(props: { entry: ReasoningEntry }) => Child} */
-function ReasoningView({ entry }) {
-  const open = useSignal(false);
+/** State of a `details` element that outlives its component. @type {(conversation: Conversation, entry: FoldedEntry) => Attributes} */
+function useFold(conversation, entry) {
+  const open = useSignal(conversation.expanded.some((one) => isSameEntry(one, entry)));
+  const onToggle = (/** @type {Event} */ event) => {
+    open.value = /** @type {HTMLDetailsElement} */ (event.currentTarget).open;
+    const others = conversation.expanded.filter((one) => !isSameEntry(one, entry));
+    conversation.expanded = open.value ? [...others, entry] : others;
+  };
+  return { open: open.value, onToggle };
+}
+
+/** @type {(props: { conversation: Conversation, entry: ReasoningEntry }) => Child} */
+function ReasoningView({ conversation, entry }) {
+  const fold = useFold(conversation, entry);
   return details(
-    { class: "entry fold reasoning", onToggle: (event) => (open.value = isOpen(event)) },
+    { class: "entry fold reasoning", ...fold },
     summary(null, "Reasoning"),
-    open.value ? div({ class: "fold-body markdown" }, ...renderMarkdown(entry.text)) : null,
+    fold.open ? div({ class: "fold-body markdown" }, ...renderMarkdown(entry.text)) : null,
   );
 }
 
 /** @type {(props: { conversation: Conversation, entry: ToolEntry }) => Child} */
 function ToolView({ conversation, entry }) {
-  const open = useSignal(false);
+  const fold = useFold(conversation, entry);
   const seconds = entry.seconds >= 0.95 ? `${Math.round(entry.seconds)} s` : "";
   return details(
-    {
-      class: "entry fold tool",
-      "data-state": entry.state,
-      onToggle: (event) => (open.value = isOpen(event)),
-    },
+    { class: "entry fold tool", "data-state": entry.state, ...fold },
     summary(
       null,
       span({ class: "tool-name" }, icon("tool"), entry.name),
       span({ class: "tool-summary" }, withoutName(entry)),
       span({ class: "tool-state" }, seconds || TOOL_STATES[entry.state]),
     ),
-    open.value ? tool(({ ToolBody }) => h(ToolBody, { conversation, entry })) : null,
+    fold.open ? tool(({ ToolBody }) => h(ToolBody, { conversation, entry })) : null,
   );
 }
 
 /** The summary of a call without the name of its tool, which stands before it. @type {(entry: ToolEntry) => string} */
 const withoutName = ({ name, summary }) => (summary.startsWith(`${name}: `) ? summary.slice(name.length + 2) : summary);
-
-/** @type {(event: Event) => boolean} */
-const isOpen = (event) => /** @type {HTMLDetailsElement} */ (event.currentTarget).open;
 
 /** @type {(props: { text: string, label?: string }) => Child} */
 export function CopyButton({ text, label = "Copy code" }) {

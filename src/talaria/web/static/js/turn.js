@@ -26,6 +26,7 @@ import { Blocks } from "./markdown.js";
  * @property {number} seconds
  * @property {FileView[]} [files] Images that the model got.
  */
+/** An entry that the user can expand. @typedef {ReasoningEntry | ToolEntry} FoldedEntry */
 /** @typedef {UserEntry | TextEntry | FilesEntry | ReasoningEntry | NoticeEntry | ApprovalEntry | QuestionEntry | ToolEntry} Entry */
 
 /**
@@ -173,6 +174,12 @@ function end(turn, event) {
     entries.push({ kind: "notice", text: event.details || event.text, tone: "error" });
   } else entries.push({ kind: "notice", text: event.text, tone: "error" });
 }
+
+/** Whether two entries are the same one, for example live and stored. @type {(one: FoldedEntry, other: FoldedEntry) => boolean} */
+export const isSameEntry = (one, other) => identify(one) === identify(other);
+
+/** Ids of calls alone may repeat in later turns. @type {(entry: FoldedEntry) => string} */
+const identify = (entry) => (entry.kind === "tool" ? entry.id + entry.input : entry.text.trim());
 
 /** Whether an entry waits for an answer. @type {(entry: Entry) => entry is ApprovalEntry | QuestionEntry} */
 export function isAsked(entry) {
