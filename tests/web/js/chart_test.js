@@ -51,6 +51,8 @@ Deno.test("numbers, durations and times are short", () => {
     "2 days",
   ]);
   const now = new Date("2026-03-01T12:00:00Z");
-  const told = [-30, -90 * 60, 26 * 3600].map((seconds) => formatMoment(new Date(now.getTime() + seconds * 1000), now));
-  assertEquals(told, ["just now", "2 h ago", "in 26 h"]);
+  const formatted = [-30, -90 * 60, 26 * 3600].map((seconds) =>
+    formatMoment(new Date(now.getTime() + seconds * 1000), now)
+  );
+  assertEquals(formatted, ["just now", "2 h ago", "in 26 h"]);
 });

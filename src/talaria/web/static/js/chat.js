@@ -5,10 +5,20 @@
 import { h, useEffect, useLayoutEffect, useRef, useSignal } from "../vendor/preact.js";
 import { Composer } from "./composer.js";
 import { a, button, div, header, heading, icon, lazy, li, main, ol, p, progress, span } from "./elements.js";
-import { EntryView, queuedView, saidView } from "./entries.js";
+import { EntryView, messageView, queuedView } from "./entries.js";
 import { renderMarkdown } from "./markdown.js";
-import { attempt, beginning, choices, conversation, drawerOpen, followLink, me, overlay, runCommand } from "./state.js";
-import { isAsked } from "./turn.js";
+import {
+  attempt,
+  choices,
+  conversation,
+  drawerOpen,
+  firstMessage,
+  followLink,
+  me,
+  overlay,
+  runCommand,
+} from "./state.js";
+import { isOpenQuestion } from "./turn.js";
 
 /** @import { Child, VNode } from "../vendor/preact.d.ts" */
 /** @import { Conversation } from "./conversation.js" */
@@ -33,7 +43,7 @@ export function ChatPage() {
     h(ChatHeader, { shown }),
     shown
       ? h(Transcript, { key: shown.id, conversation: shown })
-      : h(Welcome, { notes: notes.value, said: beginning.value }),
+      : h(Welcome, { notes: notes.value, message: firstMessage.value }),
     div(
       { class: "chat-foot" },
       shown ? h(Banner, { conversation: shown }) : null,
@@ -114,12 +124,12 @@ function meter(shown) {
   );
 }
 
-/** What stands where no conversation has begun; `said` is the message of one that is beginning. @type {(props: { notes: string[], said: string }) => Child} */
-function Welcome({ notes, said }) {
+/** What stands where no conversation has begun; `said` is the message of one that is beginning. @type {(props: { notes: string[], message: string }) => Child} */
+function Welcome({ notes, message }) {
   return div(
     { class: "transcript" },
-    notes.length || said
-      ? ol({ class: "entries" }, ...notes.map((text) => noteView(text)), said ? saidView(said) : null)
+    notes.length || message
+      ? ol({ class: "entries" }, ...notes.map((text) => noteView(text)), message ? messageView(message) : null)
       : me.value?.model
       ? div({ class: "welcome" }, heading(2, null, greeting()), p(null, "What would you like to do?"))
       : noModel(),
@@ -190,10 +200,10 @@ function Transcript({ conversation }) {
     const scroller = box.current;
     if (!scroller) return;
     const began = performance.now();
-    const observer = new ResizeObserver((seen) => {
+    const observer = new ResizeObserver((changes) => {
       // What a person unfolds in a conversation at rest must not move away.
       const follows = conversation.running || performance.now() - began < LOADING_MILLISECONDS;
-      if (atEnd.current && (follows || seen.some((one) => one.target === scroller))) {
+      if (atEnd.current && (follows || changes.some((one) => one.target === scroller))) {
         scroller.scrollTop = scroller.scrollHeight;
       }
     });
@@ -219,9 +229,9 @@ function Transcript({ conversation }) {
     return div({ class: "transcript" }, p({ class: "entry notice error", role: "alert" }, conversation.problem.value));
   }
   const turn = conversation.turn.value;
-  const lastSaid = conversation.running ? -1 : shown.findLastIndex(({ entry }) => entry.kind === "user");
+  const lastMessage = conversation.running ? -1 : shown.findLastIndex(({ entry }) => entry.kind === "user");
   const lastReply = conversation.running ? -1 : shown.findLastIndex(({ entry }) => entry.kind === "text");
-  const isWaiting = conversation.running && !(turn?.entries ?? []).some((one) => isAsked(one));
+  const isWaiting = conversation.running && !(turn?.entries ?? []).some((one) => isOpenQuestion(one));
   return div(
     { class: "transcript", ref: box, tabIndex: 0, role: "region", "aria-label": "Transcript", onScroll: scroll },
     conversation.more.value
@@ -232,7 +242,7 @@ function Transcript({ conversation }) {
       ...shown.map(({ key, seq, entry }, index) =>
         li(
           { key, "data-seq": seq ? String(seq) : undefined },
-          h(EntryView, { conversation, entry, seq, last: seq > 0 && (index === lastSaid || index === lastReply) }),
+          h(EntryView, { conversation, entry, seq, last: seq > 0 && (index === lastMessage || index === lastReply) }),
         )
       ),
       ...notes.map((text) => noteView(text)),

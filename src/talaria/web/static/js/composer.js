@@ -3,7 +3,7 @@
  * @module
  */
 import { h, useEffect, useLayoutEffect, useRef, useSignal } from "../vendor/preact.js";
-import { countQuestions, get, newId } from "./server.js";
+import { get, newId, trackNewest } from "./server.js";
 import { filesKey, putBefore, readDraft, storeDraft } from "./drafts.js";
 import { button, div, form, icon, label, li, span, textarea, ul } from "./elements.js";
 import { attempt, compose, conversation, deliver, me, navigateFromHere, runCommand } from "./state.js";
@@ -81,24 +81,24 @@ export function Composer({ id, onNotes }) {
     box.current?.focus();
   };
 
-  /** Put a text back that could not be sent, before what was typed since. @param {string} said */
-  const putBack = (said) =>
-    isOpen.current ? (text.value = putBefore(said, text.peek())) : storeDraft(id, putBefore(said, readDraft(id)));
+  /** Put a text back that could not be sent, before what was typed since. @param {string} message */
+  const putBack = (message) =>
+    isOpen.current ? (text.value = putBefore(message, text.peek())) : storeDraft(id, putBefore(message, readDraft(id)));
 
   /** @param {boolean} steer */
   const send = async (steer) => {
-    const said = text.peek().trim();
+    const message = text.peek().trim();
     if (isEmpty || sending.peek()) return;
     sending.value = true;
     text.value = "";
-    const uploads = isCommand(said) ? [] : await attached.peek()?.take() ?? [];
+    const uploads = isCommand(message) ? [] : await attached.peek()?.take() ?? [];
     const done = await attempt(async () => {
-      if (shown && editing) await sendEdited(shown, editing.seq, said);
-      else if (isCommand(said)) onNotes(await runCommand(said));
-      else await deliver(shown, { text: said, id: newId(), steer, files: uploads.map((one) => one.id) });
+      if (shown && editing) await sendEdited(shown, editing.seq, message);
+      else if (isCommand(message)) onNotes(await runCommand(message));
+      else await deliver(shown, { text: message, id: newId(), steer, files: uploads.map((one) => one.id) });
     });
     sending.value = false;
-    if (!done && said) putBack(said);
+    if (!done && message) putBack(message);
     if (!done) attached.peek()?.putBack(uploads);
   };
 
@@ -253,9 +253,9 @@ function useOffers(text, caret, box) {
   const value = findCompletable(text.value.slice(0, caret.value));
   const isName = value.startsWith("/") && !value.includes(" ");
 
-  const asks = useRef(countQuestions()).current;
+  const startRequest = useRef(trackNewest()).current;
   useEffect(() => {
-    const isNewest = asks();
+    const isNewest = startRequest();
     index.value = 0;
     if (!value || isName) {
       found.value = isName ? offerCommands(value.slice(1).toLowerCase()) : [];
@@ -334,9 +334,9 @@ function complete(value, chosen) {
 /** The choices that contain what was typed, those that begin with it first. @type {(choices: ChoiceView[], value: string) => ChoiceView[]} */
 function filterChoices(choices, value) {
   const typed = value.startsWith("@") ? "" : value.slice(value.indexOf(" ") + 1).toLowerCase();
-  const fitting = choices.filter((one) => one.value.toLowerCase().includes(typed));
+  const matching = choices.filter((one) => one.value.toLowerCase().includes(typed));
   const rank = (/** @type {ChoiceView} */ one) => (one.value.toLowerCase().startsWith(typed) ? 0 : 1);
-  return fitting.sort((one, other) => rank(one) - rank(other)).slice(0, MOST_OFFERED);
+  return matching.sort((one, other) => rank(one) - rank(other)).slice(0, MOST_OFFERED);
 }
 
 /** @type {(typed: string) => ChoiceView[]} */

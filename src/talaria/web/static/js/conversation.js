@@ -3,7 +3,7 @@
  * @module
  */
 import { batch, signal } from "../vendor/preact.js";
-import { countQuestions, describe, get, post, request } from "./server.js";
+import { describe, get, post, request, trackNewest } from "./server.js";
 import { applyEvents, entriesOf, isPrompt, noticeEntries, withKeys, withNotices } from "./turn.js";
 
 /** @import { Signal } from "../vendor/preact.d.ts" */
@@ -12,9 +12,9 @@ import { applyEvents, entriesOf, isPrompt, noticeEntries, withKeys, withNotices 
 
 /** What the stream says about a conversation. @typedef {SessionMessage | DeliveredMessage} ConversationMessage */
 /** `seq` is the number of its message, 0 for what the transcript does not hold yet. */
-/** @typedef {{ key: string, seq: number, entry: Entry }} Shown */
+/** @typedef {{ key: string, seq: number, entry: Entry }} ShownEntry */
 
-/** Details, with the number of the question that they answer. @typedef {{ detail: SessionDetail, number: number }} Numbered */
+/** Details, with the number of the question that they answer. @typedef {{ detail: SessionDetail, number: number }} NumberedDetail */
 
 const PAGE = 60;
 const MOST = 500;
@@ -56,23 +56,23 @@ export class Conversation {
     this.problem = signal("");
     this._turnFrom = Infinity;
     this._firstSeq = this._lastSeq = 0;
-    this._settling = this._unsettled = false;
-    this._heardAt = 0;
+    this._isSyncing = this._needsSync = false;
+    this._lastEventAt = 0;
     /** Whether something changed before everything was loaded. */
-    this._changedEarly = false;
+    this._changedBeforeLoad = false;
     /** Queued messages whose turn has begun, or that were withdrawn. @type {Set<number>} */
-    this._taken = new Set();
-    this._asksPart = countQuestions();
+    this._dequeued = new Set();
+    this._startLoad = trackNewest();
     /** How many details were asked for, and which of them is shown; then the same for pages of the transcript. */
-    this._asked = 0;
-    this._answered = 0;
-    this._pagesAsked = 0;
-    this._pageAnswered = 0;
-    /** What the list knew last, and how many details had been asked for by then. @type {{ row: SessionRow, asked: number } | null} */
+    this._detailsRequested = 0;
+    this._detailShown = 0;
+    this._pagesRequested = 0;
+    this._pageReceived = 0;
+    /** What the list knew last, and how many details had been asked for by then. @type {{ row: SessionRow, requested: number } | null} */
     this._listed = null;
   }
 
-  /** Everything on the screen, oldest first. @returns {Shown[]} */
+  /** Everything on the screen, oldest first. @returns {ShownEntry[]} */
   get shown() {
     const turn = this.turn.value;
     const past = this.past.value.filter((one) => !turn || isPrompt(turn) || one.seq < this._turnFrom);
@@ -95,8 +95,8 @@ export class Conversation {
 
   /** The title, or the first words until there is one. */
   get title() {
-    const said = this.shown.find((one) => one.entry.kind === "user")?.entry;
-    return this.detail.value?.title || (said?.kind === "user" ? said.text.slice(0, 80) : "");
+    const first = this.shown.find((one) => one.entry.kind === "user")?.entry;
+    return this.detail.value?.title || (first?.kind === "user" ? first.text.slice(0, 80) : "");
   }
 
   /** Whether a turn is running. */
@@ -107,7 +107,7 @@ export class Conversation {
 
   /** Load the end of the transcript, from a message on if one is given. */
   async load(seq = 0) {
-    const isNewest = this._asksPart();
+    const isNewest = this._startLoad();
     try {
       const query = seq ? `after=${Math.max(seq - CONTEXT, 0)}&limit=${MOST}` : `limit=${PAGE}`;
       const [detail, page] = await Promise.all([this._getDetail(), this._getPage(query)]);
@@ -125,22 +125,22 @@ export class Conversation {
         this.loaded.value = true;
         this._align();
       });
-      if (page.messages.length === MOST || this._changedEarly) await this._settle();
+      if (page.messages.length === MOST || this._changedBeforeLoad) await this._sync();
     } catch (error) {
       if (isNewest()) this.problem.value = describe(error);
     }
   }
 
-  /** Show it from its beginning, with what was heard of it: nothing has to be loaded. @type {(text: string, heard: ConversationMessage[]) => void} */
-  begin(text, heard) {
+  /** Show it from its beginning, with what was heard of it: nothing has to be loaded. @type {(text: string, messages: ConversationMessage[]) => void} */
+  begin(text, messages) {
     this.queued.value = text ? [{ id: 0, text, own: false }] : [];
     this.loaded.value = true;
-    for (const one of heard) if (one.topic === "delivered" || one.events.length) this.take(one);
+    for (const one of messages) if (one.topic === "delivered" || one.events.length) this.receive(one);
   }
 
   /** Take what the stream says about it. @param {ConversationMessage} message */
-  take(message) {
-    if (message.topic === "session") this.hear(message);
+  receive(message) {
+    if (message.topic === "session") this.receiveEvents(message);
     else void this.showDelivered().catch(() => null);
   }
 
@@ -161,11 +161,11 @@ export class Conversation {
     this._setDetail(await this._getDetail());
     const turn = this.turn.peek();
     if (turn && this._isLive() && !this.detail.peek()?.running) {
-      const wait = this._heardAt + SILENCE - Date.now();
+      const wait = this._lastEventAt + SILENCE - Date.now();
       if (wait > 0) setTimeout(() => void this.refresh().catch(() => null), wait); // its last events may be on the way
       else this.turn.value = { ...turn, over: true }; // its process has died: no end will be heard
     }
-    if (!this.turn.peek() || this.turn.peek()?.over) await this._settle();
+    if (!this.turn.peek() || this.turn.peek()?.over) await this._sync();
   }
 
   /** Show what was delivered, also in the middle of a turn. */
@@ -178,10 +178,10 @@ export class Conversation {
   update(row) {
     const known = this.detail.peek();
     if (!known && !this.loaded.peek()) {
-      this._changedEarly = true;
+      this._changedBeforeLoad = true;
       return;
     }
-    this._listed = { row, asked: this._asked };
+    this._listed = { row, requested: this._detailsRequested };
     if (known) this.detail.value = { ...known, ...row };
     const isSame = known?.running === row.running && known.network === row.network &&
       known.message_count === row.message_count;
@@ -189,8 +189,8 @@ export class Conversation {
   }
 
   /** Hear events of the running turn. @param {SessionMessage} message */
-  hear({ snapshot, events }) {
-    this._heardAt = Date.now();
+  receiveEvents({ snapshot, events }) {
+    this._lastEventAt = Date.now();
     batch(() => {
       const turn = this.turn.peek();
       // A turn that has ended stays on the screen until the transcript is there.
@@ -200,18 +200,18 @@ export class Conversation {
       for (const event of events) {
         if (event.type === "began") {
           this.tail.value = [];
-          this._forget(event.text);
-          for (const item of event.items ?? []) this._taken.add(item);
+          this._unqueue(event.text);
+          for (const item of event.items ?? []) this._dequeued.add(item);
           if (!snapshot) this._turnFrom = this._lastSeq + 1;
-        } else if (event.type === "person_joined") this._forget(event.text);
+        } else if (event.type === "person_joined") this._unqueue(event.text);
       }
       if (snapshot) this._align();
     });
-    if (!this.loaded.peek()) this._changedEarly = true;
+    if (!this.loaded.peek()) this._changedBeforeLoad = true;
     const hasEnded = events.some((event) => ENDS.has(event.type)) || (snapshot && !events.length);
-    if (hasEnded && (!snapshot || this.loaded.peek())) void this._settle();
+    if (hasEnded && (!snapshot || this.loaded.peek())) void this._sync();
     else if (this.loaded.peek()) {
-      if (!this._asked) void this.refresh().catch(() => null);
+      if (!this._detailsRequested) void this.refresh().catch(() => null);
       if (snapshot) void this.showDelivered().catch(() => null); // something may have come before the stream did
     }
     if (snapshot && this.problem.peek()) void this.load(); // the line is back
@@ -226,7 +226,7 @@ export class Conversation {
       await post(`/web/sessions/${this.id}/messages`, { text, id, steer, files });
       if (this.running) this._setDetail(await this._getDetail());
     } catch (error) {
-      this._forget(text);
+      this._unqueue(text);
       throw error;
     }
   }
@@ -239,7 +239,7 @@ export class Conversation {
   /** Withdraw a queued message. @param {QueuedMessage} message */
   async withdraw({ id }) {
     await request("DELETE", `/web/sessions/${this.id}/queue/${id}`);
-    this._taken.add(id);
+    this._dequeued.add(id);
     this.queued.value = this.queued.peek().filter((one) => one.id !== id);
   }
 
@@ -255,38 +255,38 @@ export class Conversation {
 
   /** Continue here what lives in a chat. */
   async takeOver() {
-    this._setDetail({ detail: await post(`/web/sessions/${this.id}/take`), number: ++this._asked });
+    this._setDetail({ detail: await post(`/web/sessions/${this.id}/take`), number: ++this._detailsRequested });
   }
 
   /** Return it to the chat it was taken from. */
   async handBack() {
-    this._setDetail({ detail: await post(`/web/sessions/${this.id}/hand-back`), number: ++this._asked });
+    this._setDetail({ detail: await post(`/web/sessions/${this.id}/hand-back`), number: ++this._detailsRequested });
   }
 
   /** Read what is new in the transcript, and show that instead of the live view of a turn that is over. */
-  async _settle() {
-    this._unsettled = true;
-    if (!this.loaded.peek()) this._changedEarly = true; // loading settles it
-    if (this._settling || !this.loaded.peek()) return;
-    this._settling = true;
+  async _sync() {
+    this._needsSync = true;
+    if (!this.loaded.peek()) this._changedBeforeLoad = true; // loading settles it
+    if (this._isSyncing || !this.loaded.peek()) return;
+    this._isSyncing = true;
     try {
-      while (this._unsettled) {
-        this._unsettled = false;
+      while (this._needsSync) {
+        this._needsSync = false;
         const after = this._lastSeq;
         const [detail, page] = await Promise.all([this._getDetail(), this._getPage(`after=${after}&limit=${MOST}`)]);
-        const isFitting = after === this._lastSeq; // otherwise another part was loaded in the meantime
-        if (isFitting) batch(() => this._takeOverPage(detail, page));
-        if (!isFitting || page.messages.length === MOST) this._unsettled = true;
+        const isCurrent = after === this._lastSeq; // otherwise another part was loaded in the meantime
+        if (isCurrent) batch(() => this._applyPage(detail, page));
+        if (!isCurrent || page.messages.length === MOST) this._needsSync = true;
       }
     } catch {
       // The connection is down: the next snapshot settles it.
     } finally {
-      this._settling = false;
+      this._isSyncing = false;
     }
   }
 
-  /** @type {(detail: Numbered, page: MessagePage) => void} */
-  _takeOverPage(detail, page) {
+  /** @type {(detail: NumberedDetail, page: MessagePage) => void} */
+  _applyPage(detail, page) {
     this._setDetail(detail);
     this.notices.value = page.notices;
     this._turnFrom = page.turn_from ?? Infinity;
@@ -310,35 +310,35 @@ export class Conversation {
     this._lastSeq = begin.seq - 1;
   }
 
-  /** Show what was asked for last; an older answer may arrive later. @param {Numbered} answer */
+  /** Show what was asked for last; an older answer may arrive later. @param {NumberedDetail} answer */
   _setDetail({ detail, number }) {
-    if (number < this._answered) return;
-    this._answered = number;
-    const row = this._listed && number <= this._listed.asked ? this._listed.row : {};
+    if (number < this._detailShown) return;
+    this._detailShown = number;
+    const row = this._listed && number <= this._listed.requested ? this._listed.row : {};
     batch(() => {
       this.detail.value = { ...detail, ...row };
-      this.queued.value = detail.queued.filter((one) => !this._taken.has(one.id));
+      this.queued.value = detail.queued.filter((one) => !this._dequeued.has(one.id));
     });
   }
 
   /** @param {string} text */
-  _forget(text) {
+  _unqueue(text) {
     const index = this.queued.peek().findIndex((one) => one.text === text);
     this.queued.value = this.queued.peek().filter((_, place) => place !== index);
   }
 
-  /** @returns {Promise<Numbered>} */
+  /** @returns {Promise<NumberedDetail>} */
   async _getDetail() {
-    const number = ++this._asked;
+    const number = ++this._detailsRequested;
     return { number, detail: await get(`/web/sessions/${this.id}`) };
   }
 
   /** Ask for messages; each page has all notices, and one that is overtaken the newer ones. @param {string} query @returns {Promise<MessagePage>} */
   async _getPage(query) {
-    const number = ++this._pagesAsked;
+    const number = ++this._pagesRequested;
     const page = await get(`/web/sessions/${this.id}/messages?${query}`);
-    if (number < this._pageAnswered) return { ...page, notices: this.notices.peek() };
-    this._pageAnswered = number;
+    if (number < this._pageReceived) return { ...page, notices: this.notices.peek() };
+    this._pageReceived = number;
     return page;
   }
 

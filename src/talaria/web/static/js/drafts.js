@@ -5,7 +5,7 @@
 
 /** Who has written it. */
 const PERSON = "person";
-const OF_A_PERSON = /^(?:draft:|files:|unsent$)/;
+const PERSONAL = /^(?:draft:|files:|unsent$)/;
 
 /** @type {(id: string) => string} */
 const textKey = (id) => `draft:${id || "new"}`;
@@ -22,8 +22,8 @@ export function storeDraft(id, text) {
   else localStorage.removeItem(textKey(id));
 }
 
-/** Put a text that could not be sent before what was written since. @type {(said: string, typed: string) => string} */
-export const putBefore = (said, typed) => (typed ? `${said}\n${typed}` : said);
+/** Put a text that could not be sent before what was written since. @type {(unsent: string, typed: string) => string} */
+export const putBefore = (unsent, typed) => (typed ? `${unsent}\n${typed}` : unsent);
 
 /** Move what was written from one conversation to another. @type {(from: string, to: string) => void} */
 export function moveDraft(from, to) {
@@ -35,10 +35,10 @@ export function moveDraft(from, to) {
 }
 
 /** Remove what another person has written. @param {string} name Who is signed in. */
-export function forgetOthers(name) {
+export function removeOtherDrafts(name) {
   const before = localStorage.getItem(PERSON);
   if (before !== null && before !== name) {
-    for (const key of Object.keys(localStorage)) if (OF_A_PERSON.test(key)) localStorage.removeItem(key);
+    for (const key of Object.keys(localStorage)) if (PERSONAL.test(key)) localStorage.removeItem(key);
   }
   localStorage.setItem(PERSON, name);
 }

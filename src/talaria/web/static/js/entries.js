@@ -16,7 +16,7 @@ import { isSameEntry } from "./turn.js";
 /** @import { Entry, FoldedEntry, ReasoningEntry, ToolEntry, UserEntry } from "./turn.js" */
 
 /** Questions and approvals, which are rare. */
-const asked = lazy(() => import("./asked.js"));
+const questions = lazy(() => import("./questions.js"));
 /** What a tool call has inside. */
 const tool = lazy(() => import("./tool.js"));
 const COPIED_MILLISECONDS = 1500;
@@ -50,7 +50,7 @@ export function EntryView({ conversation, entry, seq, last }) {
     case "tool":
       return h(ToolView, { conversation, entry });
     case "approval":
-      return asked(({ ApprovalView }) =>
+      return questions(({ ApprovalView }) =>
         h(ApprovalView, {
           entry,
           keys: true,
@@ -58,7 +58,7 @@ export function EntryView({ conversation, entry, seq, last }) {
         })
       );
     case "question":
-      return asked(({ QuestionView }) =>
+      return questions(({ QuestionView }) =>
         h(QuestionView, { entry, onAnswer: (text) => conversation.answer(entry.id, text) })
       );
   }
@@ -127,12 +127,12 @@ async function undo(text) {
 }
 
 /** A message that the server may not have yet. @type {(text: string, key?: string) => VNode} */
-export const saidView = (text, key = "said") =>
+export const messageView = (text, key = "message") =>
   li({ key }, div({ class: "entry user" }, span({ class: "offscreen" }, "You: "), div({ class: "bubble" }, text)));
 
 /** A message that waits for its turn. @type {(conversation: Conversation, message: QueuedMessage) => VNode} */
 export function queuedView(conversation, message) {
-  if (!message.id) return saidView(message.text, `queued.${message.text}`);
+  if (!message.id) return messageView(message.text, `queued.${message.text}`);
   const withdraw = () => conversation.withdraw(message);
   const edit = async () => {
     await withdraw();

@@ -121,7 +121,7 @@ addEventListener("keydown", (event) => {
 
 effect(() => {
   if (!me.value || !connected.value || !localStorage.getItem("unsent")) return;
-  void import("./unsent.js").then(({ sendWaiting }) => sendWaiting()).catch(() => null);
+  void import("./unsent_messages.js").then(({ sendUnsent }) => sendUnsent()).catch(() => null);
 });
 /** Whether a key belongs to a field, a dialog or the browser. @param {KeyboardEvent} event */
 function isTyping(event) {
@@ -176,8 +176,8 @@ async function boot() {
     }
   } else await start();
   setTimeout(() => {
-    void import("./installed.js").then(({ install }) => install(), () => null);
-    void import("./unsent.js").catch(() => null); // without a connection it could not be loaded
+    void import("./service_worker.js").then(({ install }) => install(), () => null);
+    void import("./unsent_messages.js").catch(() => null); // without a connection it could not be loaded
   }, INSTALL_MILLISECONDS);
 }
 

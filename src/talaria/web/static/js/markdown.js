@@ -142,7 +142,7 @@ function FormulaView({ text, display }) {
 }
 
 /** @type {WeakMap<Token, VNode>} */
-const made = new WeakMap();
+const rendered = new WeakMap();
 
 /**
  * A text as elements; finished blocks are reused as they are.
@@ -160,8 +160,8 @@ export function renderBlocks(blocks) {
       return heading(level, { class: `depth-${token.depth ?? 1}` }, ...inlines(token.tokens));
     }
     if (!finished) return block(token, false);
-    const known = made.get(token) ?? block(token, true);
-    made.set(token, known);
+    const known = rendered.get(token) ?? block(token, true);
+    rendered.set(token, known);
     return known;
   });
 }

@@ -102,10 +102,10 @@ function Palette() {
   const far = useSignal(/** @type {Item[]} */ ([]));
   useEffect(() => {
     far.value = [];
-    const wanted = typed.value;
+    const query = typed.value;
     const timer = setTimeout(async () => {
-      const found = await farItems(wanted);
-      if (typed.peek() === wanted) far.value = found;
+      const found = await farItems(query);
+      if (typed.peek() === query) far.value = found;
     }, SEARCH_DELAY);
     return () => clearTimeout(timer);
   }, [typed.value]);

@@ -16,14 +16,14 @@ const SHORTEST_SEARCH = 3;
 let settings = null;
 
 /** Whether a text contains all typed words. @type {(typed: string) => (text: string) => boolean} */
-function fitting(typed) {
+function matcher(typed) {
   const words = typed.toLowerCase().replace(/^\//, "").split(/\s+/).filter(Boolean);
   return (text) => words.every((word) => text.toLowerCase().includes(word));
 }
 
 /** What is known here and fits a typed text; after a slash only commands. @type {(typed: string) => Item[]} */
 export function nearItems(typed) {
-  const fits = fitting(typed);
+  const fits = matcher(typed);
   const commands = (me.value?.commands ?? []).filter((one) => fits(`/${one.name} ${one.help}`)).map(commandItem);
   if (typed.startsWith("/")) return commands;
   const pages = [
@@ -59,7 +59,7 @@ function commandItem(command) {
 /** Settings and messages that fit a typed text, from the server. @type {(typed: string) => Promise<Item[]>} */
 export async function farItems(typed) {
   if (typed.length < SHORTEST_SEARCH || typed.startsWith("/")) return [];
-  const fits = fitting(typed);
+  const fits = matcher(typed);
   settings ??= me.peek()?.owner ? await get("/web/completions?text=%2Fconfig%20").catch(() => []) : [];
   /** @type {SearchHitView[]} */
   const hits = await get(`/web/search?q=${encodeURIComponent(typed)}`).catch(() => []);

@@ -4,7 +4,7 @@
  */
 import { useEffect, useRef, useSignal } from "../vendor/preact.js";
 import { a, div, heading, label, li, nav, option, p, section, select, span, ul } from "./elements.js";
-import { countQuestions, get } from "./server.js";
+import { get, trackNewest } from "./server.js";
 import { surfaceName } from "./sidebar.js";
 import { attempt, me, navigate, sessions } from "./state.js";
 
@@ -24,19 +24,19 @@ export function SearchResults({ query, item }) {
   if (source.value) filters.set("source", source.value);
   if (owner.value !== "*") filters.set("owner", owner.value);
   if (archived.value) filters.set("archived", archived.value);
-  const asked = String(filters);
-  const asks = useRef(countQuestions()).current;
+  const address = String(filters);
+  const startRequest = useRef(trackNewest()).current;
   useEffect(() => {
-    const isNewest = asks();
+    const isNewest = startRequest();
     const timer = setTimeout(() => {
       void attempt(async () => {
         /** @type {SearchHitView[]} */
-        const found = await get(`/web/search?${asked}`);
+        const found = await get(`/web/search?${address}`);
         if (isNewest()) hits.value = found;
       });
     }, SEARCH_DELAY);
     return () => clearTimeout(timer);
-  }, [asked]);
+  }, [address]);
   const titled = sessions.value.filter((row) => isTitled(row, query, source.value, owner.value)).slice(0, MOST_TITLES);
   return nav(
     { class: "list", "aria-label": "Search results" },

@@ -59,21 +59,21 @@ export class Stream {
     this._tab = crypto.getRandomValues(new Uint32Array(2)).join("-");
     this._stream = "";
     /** The stream of the tab that listens, if that is another one. */
-    this._leadersStream = "";
+    this._leaderStream = "";
     /** @type {string[]} */
     this._topics = [];
     /** What each other tab wants to hear. @type {Map<string, { topics: string[], at: number }>} */
     this._others = new Map();
-    this._leads = false;
+    this._isLeader = false;
     this._channel = new BroadcastChannel(CHANNEL);
-    this._channel.onmessage = (event) => this._hear(event.data);
+    this._channel.onmessage = (event) => this._receive(event.data);
     /** @type {AbortController | null} */
     this._abort = null;
     /** Ends what this stream listens to in the page. */
     this._closing = new AbortController();
-    this._heardAt = 0;
+    this._receivedAt = 0;
     /** Topics whose state is wanted once more, until they are sent; `null` if there is nothing to send. @type {Set<string> | null} */
-    this._unsent = null;
+    this._pending = null;
     this._isSending = false;
     /** Ends the pause before the next try. */
     this._retry = () => {};
@@ -81,7 +81,7 @@ export class Stream {
 
   /** The id of the stream of this browser, at whichever tab; empty while there is none. */
   get id() {
-    return this._stream || this._leadersStream;
+    return this._stream || this._leaderStream;
   }
 
   /** Start; the topics are those of `watch`. */
@@ -90,17 +90,17 @@ export class Stream {
     addEventListener("pagehide", () => this._post({ kind: "left", tab: this._tab }), { signal });
     addEventListener("offline", () => this._abort?.abort(), { signal });
     for (const name of ["online", "resume", "pageshow", "visibilitychange"]) {
-      addEventListener(name, () => this._revive(), { signal });
+      addEventListener(name, () => this._reconnect(), { signal });
     }
     if (navigator.locks) void navigator.locks.request(LOCK, () => this._lead());
     else void this._lead();
-    this._ask();
+    this._announceTopics();
   }
 
   /** Connect at once when the page wakes up or the line is back, unless the line is alive. */
-  _revive() {
+  _reconnect() {
     this._retry();
-    if (this._stream && Date.now() - this._heardAt > DEAD) this._abort?.abort();
+    if (this._stream && Date.now() - this._receivedAt > DEAD) this._abort?.abort();
   }
 
   /** Stop for good. */
@@ -126,35 +126,37 @@ export class Stream {
    */
   watch(topics) {
     this._topics = topics;
-    this._ask();
-    if (this._leads) void this._send();
+    this._announceTopics();
+    if (this._isLeader) void this._send();
   }
 
-  _ask() {
+  _announceTopics() {
     this._post({ kind: "topics", tab: this._tab, topics: this._topics });
   }
 
   /** @param {any} data */
-  _hear(data) {
-    if (data.kind === "message" && !this._leads) this._options.onMessage(data.message);
-    else if (data.kind === "state" && !this._leads) {
+  _receive(data) {
+    if (data.kind === "message" && !this._isLeader) this._options.onMessage(data.message);
+    else if (data.kind === "state" && !this._isLeader) {
       this._options.onState(data.connected);
-      this._leadersStream = data.stream;
-      if (data.fresh) this._ask();
-    } else if (data.kind === "signed-out" && !this._leads) this._options.onSignedOut();
+      this._leaderStream = data.stream;
+      if (data.fresh) this._announceTopics();
+    } else if (data.kind === "signed-out" && !this._isLeader) this._options.onSignedOut();
     else if (data.kind === "topics") {
       const known = this._others.get(data.tab);
       this._others.set(data.tab, { topics: data.topics, at: Date.now() });
-      if (this._leads && !known && this._stream) this._post({ kind: "state", connected: true, stream: this._stream });
-      if (this._leads && String(known?.topics) !== String(data.topics)) void this._send(data.topics);
+      if (this._isLeader && !known && this._stream) {
+        this._post({ kind: "state", connected: true, stream: this._stream });
+      }
+      if (this._isLeader && String(known?.topics) !== String(data.topics)) void this._send(data.topics);
     } else if (data.kind === "left") {
       this._others.delete(data.tab);
-      if (this._leads) void this._send();
+      if (this._isLeader) void this._send();
     }
   }
 
   /** All topics of all tabs. */
-  _all() {
+  _allTopics() {
     return [...new Set([...this._topics, ...[...this._others.values()].flatMap((one) => one.topics)])];
   }
 
@@ -163,17 +165,17 @@ export class Stream {
    * @param {string[]} [again]
    */
   async _send(again = this._topics) {
-    this._unsent = new Set([...this._unsent ?? [], ...again]);
+    this._pending = new Set([...this._pending ?? [], ...again]);
     if (this._isSending) return; // one after the other: the last one must win
     this._isSending = true;
-    while (this._unsent && this._stream) {
+    while (this._pending && this._stream) {
       const stream = this._stream;
       const options = {
         method: "PUT",
         headers: { "content-type": "application/json", "x-talaria": "web" },
-        body: JSON.stringify({ topics: this._all(), again: [...this._unsent] }),
+        body: JSON.stringify({ topics: this._allTopics(), again: [...this._pending] }),
       };
-      this._unsent = null;
+      this._pending = null;
       const reply = await fetch(`/web/stream/${stream}`, options).catch(() => null);
       if (!reply?.ok && stream === this._stream) this._abort?.abort(); // a new stream has the topics from its beginning
     }
@@ -182,14 +184,14 @@ export class Stream {
 
   /** Listen until the tab is closed. */
   async _lead() {
-    this._leads = true;
+    this._isLeader = true;
     this._post({ kind: "state", connected: false, stream: "", fresh: true });
     let delay = FIRST_DELAY;
     while (!this._closed) {
       const began = Date.now();
       await this._listen();
       if (this._closed) return;
-      this._tell(false);
+      this._reportState(false);
       if (Date.now() - began > LONGEST_DELAY) delay = FIRST_DELAY;
       await new Promise((/** @type {(nothing: void) => void} */ resolve) => {
         this._retry = resolve;
@@ -200,7 +202,7 @@ export class Stream {
   }
 
   /** @param {boolean} connected */
-  _tell(connected) {
+  _reportState(connected) {
     this._options.onState(connected);
     this._post({ kind: "state", connected, stream: this._stream });
   }
@@ -208,7 +210,7 @@ export class Stream {
   async _listen() {
     this._abort = new AbortController();
     const id = crypto.getRandomValues(new Uint32Array(4)).join("");
-    const topics = this._all().join(",");
+    const topics = this._allTopics().join(",");
     const query = new URLSearchParams({ id, topics });
     try {
       const reply = await fetch(`/web/stream?${query}`, { signal: this._abort.signal, cache: "no-store" });
@@ -219,10 +221,10 @@ export class Stream {
       }
       if (!reply.ok || !reply.body) return;
       this._stream = id; // the server knows it only now
-      this._unsent = null;
-      this._heardAt = Date.now();
-      if (this._all().join(",") !== topics) void this._send();
-      this._tell(true);
+      this._pending = null;
+      this._receivedAt = Date.now();
+      if (this._allTopics().join(",") !== topics) void this._send();
+      this._reportState(true);
       await this._read(reply.body.pipeThrough(new TextDecoderStream()).getReader());
     } catch {
       // The line is down, or the server restarts: the caller connects again.
@@ -238,7 +240,7 @@ export class Stream {
       const timer = setTimeout(() => this._abort?.abort(), SILENCE);
       const { done, value } = await reader.read().finally(() => clearTimeout(timer));
       if (done) return;
-      this._heardAt = Date.now();
+      this._receivedAt = Date.now();
       for (const data of parser.push(value)) {
         /** @type {StreamMessage} */
         const message = JSON.parse(data);
@@ -307,11 +309,11 @@ export const post = (path, body) => request("POST", path, body);
  * A function to call with every question: it returns one that says whether no newer question was asked since. It is for
  * questions that replace each other, for example searches: answers may arrive in another order.
  */
-export function countQuestions() {
-  let asked = 0;
+export function trackNewest() {
+  let last = 0;
   return () => {
-    const number = ++asked;
-    return () => number === asked;
+    const number = ++last;
+    return () => number === last;
   };
 }
 

@@ -3,9 +3,9 @@
  * @module
  */
 import { batch, effect, signal } from "../vendor/preact.js";
-import { countQuestions, describe, get, post, request, RequestFailed, signedOut, Stream } from "./server.js";
+import { describe, get, post, request, RequestFailed, signedOut, Stream, trackNewest } from "./server.js";
 import { Conversation } from "./conversation.js";
-import { forgetOthers, moveDraft } from "./drafts.js";
+import { moveDraft, removeOtherDrafts } from "./drafts.js";
 
 /** @import { Signal } from "../vendor/preact.d.ts" */
 /** @import { ConversationMessage } from "./conversation.js" */
@@ -43,7 +43,7 @@ export const choices = signal(new Map());
 /** The conversation on the screen; `null` for a new one. @type {Signal<Conversation | null>} */
 export const conversation = signal(null);
 /** The first message of a conversation that is beginning. */
-export const beginning = signal("");
+export const firstMessage = signal("");
 
 /** Topics of the page on the screen. */
 export const pageTopics = signal(/** @type {string[]} */ ([]));
@@ -66,9 +66,9 @@ let target = 0;
 /** How often another page was shown. */
 let visits = 0;
 /** What is heard while a conversation begins, whose id this tab doesn't know yet. @type {Set<ConversationMessage[]>} */
-const early = new Set();
+const earlyMessages = new Set();
 /** Rows that arrive while the list is being loaded. @type {Set<[SessionRow[], string[]][]>} */
-const pushed = new Set();
+const pendingRows = new Set();
 
 /**
  * Show another page; in a conversation, from the message with the number `seq` on.
@@ -87,7 +87,7 @@ export function navigate(to, { replace = false, seq = 0 } = {}) {
     path.value = to;
     drawerOpen.value = false;
     overlay.value = null;
-    beginning.value = "";
+    firstMessage.value = "";
   });
 }
 
@@ -121,7 +121,7 @@ export async function signOut() {
 function leave() {
   stream?.close();
   stream = null;
-  asksSessions(); // what is on its way is another person's, if one signs in
+  startListRequest(); // what is on its way is another person's, if one signs in
   batch(() => {
     me.value = null;
     sessions.value = [];
@@ -144,23 +144,23 @@ export async function start() {
     return;
   }
   unreachable.value = false;
-  forgetOthers(me.peek()?.name ?? "");
+  removeOtherDrafts(me.peek()?.name ?? "");
   stream?.close();
-  stream = new Stream({ onMessage: hear, onState: (state) => (connected.value = state), onSignedOut: leave });
+  stream = new Stream({ onMessage: receive, onState: (state) => (connected.value = state), onSignedOut: leave });
   open();
   stream.watch(topics());
   stream.start();
   await loadSessions();
 }
 
-const asksSessions = countQuestions();
+const startListRequest = trackNewest();
 
 /** Load the first page of the list. */
 export async function loadSessions() {
-  const isNewest = asksSessions();
+  const isNewest = startListRequest();
   /** @type {[SessionRow[], string[]][]} */
   const meanwhile = [];
-  pushed.add(meanwhile);
+  pendingRows.add(meanwhile);
   try {
     /** @type {SessionPage} */
     const page = await get(`/web/sessions?archived=${archivedShown.value}`);
@@ -172,13 +172,13 @@ export async function loadSessions() {
       for (const [rows, gone] of meanwhile) mergeRows(rows, gone);
     });
   } finally {
-    pushed.delete(meanwhile);
+    pendingRows.delete(meanwhile);
   }
 }
 
 /** Load another page of the list. */
 export async function loadMoreSessions() {
-  const isNewest = asksSessions();
+  const isNewest = startListRequest();
   /** @type {SessionPage} */
   const page = await get(`/web/sessions?archived=${archivedShown.value}&after=${encodeURIComponent(nextPage.value)}`);
   if (!isNewest()) return;
@@ -190,13 +190,13 @@ export async function loadMoreSessions() {
 }
 
 /** @type {(message: StreamMessage) => void} */
-function hear(message) {
+function receive(message) {
   switch (message.topic) {
     case "hello":
       outdated.value = me.peek()?.digest !== undefined && me.peek()?.digest !== message.digest;
       break;
     case "sessions":
-      for (const one of pushed) one.push([message.rows, message.gone]);
+      for (const one of pendingRows) one.push([message.rows, message.gone]);
       mergeRows(message.rows, message.gone);
       break;
     case "changed":
@@ -205,8 +205,8 @@ function hear(message) {
     case "session":
     case "delivered": {
       const shown = conversation.peek();
-      if (shown?.id === message.session) shown.take(message);
-      for (const one of early) one.push(message);
+      if (shown?.id === message.session) shown.receive(message);
+      for (const one of earlyMessages) one.push(message);
       break;
     }
     case "notice":
@@ -224,9 +224,9 @@ function hear(message) {
 function mergeRows(rows, gone) {
   const changed = new Map(rows.map((one) => [one.id, one]));
   const removed = new Set(gone);
-  const kept = sessions.peek().filter((one) => !changed.has(one.id) && !removed.has(one.id));
+  const unchanged = sessions.peek().filter((one) => !changed.has(one.id) && !removed.has(one.id));
   const added = rows.filter((one) => one.archived === archivedShown.peek());
-  sessions.value = [...added, ...kept].sort((one, other) => (one.updated_at < other.updated_at ? 1 : -1));
+  sessions.value = [...added, ...unchanged].sort((one, other) => (one.updated_at < other.updated_at ? 1 : -1));
   const shown = conversation.peek();
   const row = shown && changed.get(shown.id);
   if (shown && row) shown.update(row);
@@ -271,35 +271,35 @@ addEventListener("visibilitychange", () => stream?.watch(topics()));
 export async function begin(text, id, files = []) {
   const [visit, commands] = [visits, [...choices.peek().values()]];
   /** @type {ConversationMessage[]} */
-  const heard = [];
-  early.add(heard);
-  beginning.value = text;
+  const messages = [];
+  earlyMessages.add(messages);
+  firstMessage.value = text;
   try {
     /** @type {BegunSession} */
     const { session_id } = await post("/web/sessions", { text, id, files, commands, stream: stream?.id ?? "" });
     choices.value = new Map();
     if (visit !== visits) return; // the person has gone elsewhere
     const shown = new Conversation(session_id);
-    shown.begin(text, heard.filter((one) => one.session === session_id));
+    shown.begin(text, messages.filter((one) => one.session === session_id));
     moveDraft("", session_id);
     batch(() => {
       conversation.value = shown;
       navigate(`/c/${session_id}`);
     });
   } finally {
-    early.delete(heard);
-    if (visit === visits) beginning.value = "";
+    earlyMessages.delete(messages);
+    if (visit === visits) firstMessage.value = "";
   }
 }
 
-/** Send a message, or store it if the server can't be reached. @type {(shown: Conversation | null, said: { text: string, id: string, steer: boolean, files: string[] }) => Promise<void>} */
-export async function deliver(shown, said) {
+/** Send a message, or store it if the server can't be reached. @type {(shown: Conversation | null, message: { text: string, id: string, steer: boolean, files: string[] }) => Promise<void>} */
+export async function deliver(shown, message) {
   try {
-    if (shown) await shown.send(said.text, said.id, said.steer, said.files);
-    else await begin(said.text, said.id, said.files);
+    if (shown) await shown.send(message.text, message.id, message.steer, message.files);
+    else await begin(message.text, message.id, message.files);
   } catch (error) {
     if (!(error instanceof RequestFailed) || error.status) throw error;
-    (await import("./unsent.js")).keep({ session: shown?.id ?? "", ...said });
+    (await import("./unsent_messages.js")).storeUnsent({ session: shown?.id ?? "", ...message });
   }
 }
 

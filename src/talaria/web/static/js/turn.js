@@ -65,7 +65,7 @@ export function applyEvents(before, events) {
   for (const event of events) {
     if (event.type === "began") {
       turn = newTurn(event.turn_id);
-      if (event.text) turn.entries.push({ ...saidEntry(event.text), author: event.route?.user_name });
+      if (event.text) turn.entries.push({ ...parseUserText(event.text), author: event.route?.user_name });
     } else {
       if (!turn && event.type === "question_asked") turn = newTurn(PROMPT);
       if (turn) apply(turn, event);
@@ -115,7 +115,7 @@ function apply(turn, event) {
       });
       break;
     case "approval_asked":
-      if (entries.some((one) => isAsked(one) && one.id === event.id)) break; // also in the snapshot
+      if (entries.some((one) => isOpenQuestion(one) && one.id === event.id)) break; // also in the snapshot
       entries.push({
         kind: "approval",
         id: event.id,
@@ -126,11 +126,11 @@ function apply(turn, event) {
       });
       break;
     case "question_asked":
-      if (entries.some((one) => isAsked(one) && one.id === event.id)) break;
+      if (entries.some((one) => isOpenQuestion(one) && one.id === event.id)) break;
       entries.push({ kind: "question", id: event.id, question: event.question, choices: event.choices });
       break;
     case "question_closed":
-      turn.entries = entries.filter((one) => !isAsked(one) || one.id !== event.id);
+      turn.entries = entries.filter((one) => !isOpenQuestion(one) || one.id !== event.id);
       break;
     case "person_joined":
       entries.push({ kind: "user", text: event.text });
@@ -165,7 +165,7 @@ function ignore(_event) {}
 /** @type {(turn: Turn, event: Extract<TurnEvent, { type: "answered" | "stopped" | "out_of_budget" | "failed" }>) => void} */
 function end(turn, event) {
   turn.over = true;
-  turn.entries = turn.entries.filter((one) => !isAsked(one));
+  turn.entries = turn.entries.filter((one) => !isOpenQuestion(one));
   const entries = turn.entries;
   if (event.type === "answered") {
     if (event.text && !entries.some((one) => one.kind === "text")) entries.push(textEntry(event.text));
@@ -182,7 +182,7 @@ export const isSameEntry = (one, other) => identify(one) === identify(other);
 const identify = (entry) => (entry.kind === "tool" ? entry.id + entry.input : entry.text.trim());
 
 /** Whether an entry waits for an answer. @type {(entry: Entry) => entry is ApprovalEntry | QuestionEntry} */
-export function isAsked(entry) {
+export function isOpenQuestion(entry) {
   return entry.kind === "approval" || entry.kind === "question";
 }
 
@@ -209,7 +209,7 @@ function textEntry(text, at) {
  * content of files mentioned with `@` after it.
  * @type {(text: string) => UserEntry}
  */
-export function saidEntry(whole) {
+export function parseUserText(whole) {
   const text = whole.replace(PLAN_INSTRUCTIONS, "");
   const end = text.search(/\nThe (?:file|folder) \/.+:\n/);
   if (end < 0 || !text.slice(0, end).includes("@")) return { kind: "user", text };
@@ -260,8 +260,8 @@ export function withKeys(past) {
 function userEntry(message) {
   const text = message.parts.map((part) => (part.type === "text" ? part.text : "")).join("\n").trim();
   const files = message.parts.filter((part) => part.type === "file");
-  const said = saidEntry(text);
-  return { ...said, author: message.author, at: message.at, files: [...(said.files ?? []), ...files] };
+  const entry = parseUserText(text);
+  return { ...entry, author: message.author, at: message.at, files: [...(entry.files ?? []), ...files] };
 }
 
 /** Add images that a tool gave to the model to its call. @type {(found: { seq: number, entry: Entry }[], message: TranscriptMessage) => void} */

@@ -6,7 +6,7 @@ import { h, useEffect, useRef, useSignal } from "../../vendor/preact.js";
 import { a, button, canvas, div, form, input, label, li, p, span, ul } from "../elements.js";
 import { post } from "../server.js";
 import { attempt, followLink, path } from "../state.js";
-import { countAnswers } from "./answers.js";
+import { acceptInOrder } from "./request_order.js";
 import { ActionButton, textOf } from "./controls.js";
 import { emptyState, failureNotice, PageFrame, useLoaded } from "./frame.js";
 
@@ -75,12 +75,12 @@ function View({ browser, reload }) {
   const send = (...inputs) => void (mine && attempt(() => post(`${address}/input`, { inputs })));
   useEffect(() => {
     const events = new EventSource(`${address}/view`);
-    const asks = countAnswers();
+    const startRequest = acceptInOrder();
     events.onmessage = (event) => {
       /** @type {ViewFrame} */
       const next = JSON.parse(event.data);
       frame.value = next.image ? next : { ...frame.peek(), dialog: "", title: "", ...next };
-      if (next.image && screen.current) void draw(next.image, screen.current, asks());
+      if (next.image && screen.current) void draw(next.image, screen.current, startRequest());
     };
     events.onerror = () => void reload(); // it may have ended
     return () => events.close();

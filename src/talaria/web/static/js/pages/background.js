@@ -6,7 +6,7 @@ import { h, useEffect, useRef, useSignal } from "../../vendor/preact.js";
 import { get, post } from "../server.js";
 import { code, div, heading, li, p, pre, section, span, ul } from "../elements.js";
 import { attempt, pageChange } from "../state.js";
-import { oneAtATime } from "./answers.js";
+import { oneAtATime } from "./request_order.js";
 import { ActionButton } from "./controls.js";
 import { formatDuration } from "./format.js";
 import { emptyState, failureNotice, PageFrame, useLive } from "./frame.js";

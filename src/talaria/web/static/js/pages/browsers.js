@@ -104,15 +104,15 @@ function ApproveBrowser({ people, load }) {
 
 /** @type {(props: { people: string[] }) => Child} */
 function AddDevice({ people }) {
-  const made = useSignal(/** @type {BrowserCode | null} */ (null));
+  const created = useSignal(/** @type {BrowserCode | null} */ (null));
   const person = useSignal("");
   const make = async () => {
     const whose = person.peek();
     /** @type {BrowserCode} */
     const code = await post("/web/browsers/code", { person: whose });
-    if (whose === person.peek()) made.value = code;
+    if (whose === person.peek()) created.value = code;
   };
-  const shown = made.value;
+  const shown = created.value;
   return panel(
     "Add a phone or another computer",
     "Scan a code with it. The device must reach this address: " + location.origin,
@@ -120,7 +120,7 @@ function AddDevice({ people }) {
       { class: "inline-form" },
       personField("device-person", person.value, people, (name) => {
         person.value = name;
-        made.value = null;
+        created.value = null;
       }),
       h(ActionButton, { label: shown ? "Make another code" : "Show a code", onRun: make }),
     ),

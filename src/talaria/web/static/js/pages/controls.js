@@ -30,32 +30,32 @@ export const textOf = (event) => /** @type {HTMLInputElement} */ (event.target).
  */
 export function ActionButton({ label: text, onRun, class: kind = "", confirm = "", name, disabled = false }) {
   const busy = useSignal(false);
-  const asked = useSignal(false);
+  const confirming = useSignal(false);
   useEffect(() => {
-    if (!asked.value || busy.value) return;
-    const timer = setTimeout(() => (asked.value = false), CONFIRM_MILLISECONDS);
+    if (!confirming.value || busy.value) return;
+    const timer = setTimeout(() => (confirming.value = false), CONFIRM_MILLISECONDS);
     return () => clearTimeout(timer);
-  }, [asked.value, busy.value]);
+  }, [confirming.value, busy.value]);
   const run = async () => {
-    if (confirm && !asked.peek()) {
-      asked.value = true;
+    if (confirm && !confirming.peek()) {
+      confirming.value = true;
       return;
     }
     busy.value = true;
     await attempt(onRun);
-    busy.value = asked.value = false;
+    busy.value = confirming.value = false;
   };
   return button(
     {
       type: "button",
       class: kind,
       disabled: disabled || busy.value,
-      "aria-label": asked.value ? undefined : name,
+      "aria-label": confirming.value ? undefined : name,
       "aria-busy": busy.value ? "true" : "false",
-      onBlur: () => (asked.value = false),
+      onBlur: () => (confirming.value = false),
       onClick: () => void run(),
     },
-    asked.value ? confirm : text,
+    confirming.value ? confirm : text,
   );
 }
 

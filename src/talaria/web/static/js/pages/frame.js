@@ -6,7 +6,7 @@ import { h, useEffect, useRef, useSignal } from "../../vendor/preact.js";
 import { button, div, header, heading, icon, main, p } from "../elements.js";
 import { describe, get } from "../server.js";
 import { assetBase, connected, drawerOpen, pageChange, pageTopics } from "../state.js";
-import { countAnswers } from "./answers.js";
+import { acceptInOrder } from "./request_order.js";
 
 /** @import { Child, Signal } from "../../vendor/preact.d.ts" */
 
@@ -81,11 +81,11 @@ export function CardPage({ title, add, failure, form, content }) {
 export function useLoaded(address) {
   const data = useSignal(/** @type {T | null} */ (null));
   const failure = useSignal("");
-  const asks = useRef(countAnswers()).current;
+  const startRequest = useRef(acceptInOrder()).current;
   const current = useRef(address);
   current.current = address;
   const reload = async () => {
-    const isNewer = asks();
+    const isNewer = startRequest();
     try {
       /** @type {T} */
       const found = await get(address);

@@ -6,7 +6,7 @@ import { h, useEffect, useRef, useSignal } from "../../vendor/preact.js";
 import { get, post, request } from "../server.js";
 import { button, div, form, heading, label, li, ol, p, span, textarea, ul } from "../elements.js";
 import { attempt, me } from "../state.js";
-import { countAnswers } from "./answers.js";
+import { acceptInOrder } from "./request_order.js";
 import { ActionButton } from "./controls.js";
 import { formatDuration, formatMoney, formatNumber } from "./format.js";
 import { CardPage, emptyState, reloadAfter, useLive } from "./frame.js";
@@ -195,9 +195,9 @@ const verdictChip = (verdict) => stateChip(verdict.verdict, verdict.verdict);
 function Verdicts({ session, count }) {
   const open = useSignal(false);
   const found = useSignal(/** @type {VerdictView[] | null} */ (null));
-  const asks = useRef(countAnswers()).current;
+  const startRequest = useRef(acceptInOrder()).current;
   useEffect(() => {
-    const isNewer = asks();
+    const isNewer = startRequest();
     if (!open.value) return;
     void attempt(async () => {
       /** @type {VerdictView[]} */

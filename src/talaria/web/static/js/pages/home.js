@@ -3,7 +3,7 @@
  * @module
  */
 import { h } from "../../vendor/preact.js";
-import { ApprovalView, QuestionView as AskedView } from "../asked.js";
+import { ApprovalView, QuestionView as QuestionForm } from "../questions.js";
 import { post } from "../server.js";
 import { div, heading, li, p, pre, section, span, ul } from "../elements.js";
 import { me } from "../state.js";
@@ -80,7 +80,7 @@ function questionCard({ id, tool, text, reason, choices, session_id: session, ti
     ),
     tool
       ? h(ApprovalView, { entry: { id, tool, summary: text, reason, diff: "" }, onAnswer })
-      : h(AskedView, { entry: { id, question: text, choices }, onAnswer }),
+      : h(QuestionForm, { entry: { id, question: text, choices }, onAnswer }),
   );
 }
 

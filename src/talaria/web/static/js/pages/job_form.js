@@ -133,7 +133,7 @@ function previewView(preview, failure, needsPrompt) {
         ),
         needsPrompt && !preview.prompt ? p({ class: "caption failure" }, "Say what to do, after the time.") : null,
         p({ class: "caption" }, runs),
-        ol({ class: "next-runs" }, ...preview.next_told.map((told) => li({ key: told }, span(null, told)))),
+        ol({ class: "next-runs" }, ...preview.next_told.map((time) => li({ key: time }, span(null, time)))),
       ]
       : null,
   );

@@ -6,7 +6,7 @@ import { h, useEffect, useRef, useSignal } from "../../vendor/preact.js";
 import { describe, get } from "../server.js";
 import { button, div, input, label, ol, p, span, time } from "../elements.js";
 import { pageChange, pageTopics, path } from "../state.js";
-import { oneAtATime } from "./answers.js";
+import { oneAtATime } from "./request_order.js";
 import { failureNotice, PageFrame } from "./frame.js";
 import { conversationLink, Segments } from "./parts.js";
 
@@ -90,15 +90,15 @@ function useLog(query, following) {
   current.current = query;
   /** Entries, or `null` if there are none or another query was made since. @type {(more: string) => Promise<LogView | null>} */
   const read = async (more) => {
-    const asked = current.current;
+    const sent = current.current;
     try {
       /** @type {LogView} */
-      const page = await get(`/web/logs?${asked}${more}`);
-      if (asked !== current.current) return null;
+      const page = await get(`/web/logs?${sent}${more}`);
+      if (sent !== current.current) return null;
       failure.value = "";
       return page;
     } catch (error) {
-      if (asked === current.current) failure.value = describe(error);
+      if (sent === current.current) failure.value = describe(error);
       return null;
     }
   };

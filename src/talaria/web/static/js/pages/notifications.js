@@ -4,7 +4,7 @@
  */
 import { h, useLayoutEffect, useSignal } from "../../vendor/preact.js";
 import { button, div, form, input, label, p, span } from "../elements.js";
-import { canPush, subscribe, unsubscribe } from "../installed.js";
+import { canPush, subscribe, unsubscribe } from "../service_worker.js";
 import { post } from "../server.js";
 import { attempt } from "../state.js";
 import { failureNotice, PageFrame, useLoaded } from "./frame.js";
@@ -85,7 +85,7 @@ function Options({ push, data }) {
     ),
     div({ class: "quiet-hours" }, timeField("quiet-from", "Quiet from", from), timeField("quiet-to", "to", to)),
     div(
-      { class: "asked-actions" },
+      { class: "question-actions" },
       button(
         { type: "submit", class: "primary", disabled: busy.value || blocked },
         push.subscribed ? "Save" : "Turn on",

@@ -6,7 +6,7 @@ import { h, useEffect, useRef, useSignal } from "../../vendor/preact.js";
 import { get, post, request } from "../server.js";
 import { button, code, div, heading, li, ol, p, pre, span, ul } from "../elements.js";
 import { attempt, me } from "../state.js";
-import { countAnswers } from "./answers.js";
+import { acceptInOrder } from "./request_order.js";
 import { ActionButton } from "./controls.js";
 import { formatDuration } from "./format.js";
 import { CardPage, emptyState, reloadAfter, useLive } from "./frame.js";
@@ -133,9 +133,9 @@ function JobCard({ job, reload }) {
 function Runs({ job }) {
   const open = useSignal(false);
   const found = useSignal(/** @type {RunView[] | null} */ (null));
-  const asks = useRef(countAnswers()).current;
+  const startRequest = useRef(acceptInOrder()).current;
   useEffect(() => {
-    const isNewer = asks();
+    const isNewer = startRequest();
     if (!open.value) return;
     void attempt(async () => {
       /** @type {{ runs: RunView[] }} */

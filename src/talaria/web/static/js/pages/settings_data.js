@@ -5,7 +5,7 @@
 import { useEffect, useRef, useSignal } from "../../vendor/preact.js";
 import { describe, get, request, RequestFailed } from "../server.js";
 import { toast } from "../state.js";
-import { countAnswers } from "./answers.js";
+import { acceptInOrder } from "./request_order.js";
 
 /** @import { Signal } from "../../vendor/preact.d.ts" */
 /** @import { FaultView, SettingsSaved, SettingsView, SettingView } from "../wire.d.ts" */
@@ -26,9 +26,9 @@ export function useSettings() {
   const view = useSignal(/** @type {SettingsView | null} */ (null));
   const failure = useSignal("");
   const faults = useSignal(/** @type {Map<string, string>} */ (new Map()));
-  const asks = useRef(countAnswers()).current;
+  const startRequest = useRef(acceptInOrder()).current;
   const reload = async () => {
-    const isNewer = asks();
+    const isNewer = startRequest();
     try {
       /** @type {SettingsView} */
       const found = await get("/web/settings");

@@ -25,11 +25,11 @@ import {
 import { me, navigate, path, sessions } from "../state.js";
 import { formatCost, formatDuration, formatNumber } from "./format.js";
 import { emptyState, failureNotice, PageFrame, useLive } from "./frame.js";
-import { placeSpans, timeTicks } from "./lanes.js";
+import { placeSpans, timeTicks } from "./timeline.js";
 import { conversationLink, link, moment, stat, stateChip } from "./parts.js";
 
 /** @import { Child, Signal } from "../../vendor/preact.d.ts" */
-/** @import { Placed } from "./lanes.js" */
+/** @import { Placed } from "./timeline.js" */
 /** @import { TraceView, TurnTraceView } from "../wire.d.ts" */
 
 const WIDTH = 1000;

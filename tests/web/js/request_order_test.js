@@ -1,18 +1,18 @@
-import { countAnswers, oneAtATime } from "../../../src/talaria/web/static/js/pages/answers.js";
-import { countQuestions } from "../../../src/talaria/web/static/js/server.js";
+import { acceptInOrder, oneAtATime } from "../../../src/talaria/web/static/js/pages/request_order.js";
+import { trackNewest } from "../../../src/talaria/web/static/js/server.js";
 import { assertEquals } from "./assert.js";
 
 Deno.test("only the newest question may be answered where questions replace each other", () => {
-  const ask = countQuestions();
-  const first = ask();
+  const startRequest = trackNewest();
+  const first = startRequest();
   assertEquals(first(), true);
-  const second = ask();
+  const second = startRequest();
   assertEquals([first(), second(), second()], [false, true, true]);
 });
 
 Deno.test("an answer is accepted unless a newer one was accepted", () => {
-  const ask = countAnswers();
-  const [first, second, third] = [ask(), ask(), ask()];
+  const startRequest = acceptInOrder();
+  const [first, second, third] = [startRequest(), startRequest(), startRequest()];
   assertEquals([second(), first(), third()], [true, false, true]);
 });
 

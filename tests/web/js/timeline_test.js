@@ -1,4 +1,4 @@
-import { placeSpans, timeTicks } from "../../../src/talaria/web/static/js/pages/lanes.js";
+import { placeSpans, timeTicks } from "../../../src/talaria/web/static/js/pages/timeline.js";
 import { assertEquals } from "./assert.js";
 
 /** @type {(second: number) => string} */

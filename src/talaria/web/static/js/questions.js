@@ -79,13 +79,13 @@ export function ApprovalView({ entry, onAnswer, keys = false }) {
     return () => removeEventListener("keydown", press);
   });
   return section(
-    { class: "entry asked approval", "aria-label": "Approval needed", ref: box },
-    p({ class: "asked-title" }, TITLES[entry.tool] ?? `Allow ${entry.tool}?`),
+    { class: "entry question approval", "aria-label": "Approval needed", ref: box },
+    p({ class: "question-title" }, TITLES[entry.tool] ?? `Allow ${entry.tool}?`),
     pre({ tabIndex: 0 }, code(null, entry.summary)),
     entry.diff ? diffView(entry.diff) : null,
     entry.reason ? p({ class: "caption" }, entry.reason) : null,
     div(
-      { class: "asked-actions" },
+      { class: "question-actions" },
       ...answers.map(({ answer: value, text }, index) =>
         button(
           {
@@ -130,7 +130,7 @@ function TextForm({ field, text, placeholder, button: send, disabled, onSend, lo
   }, []);
   return form(
     {
-      class: "asked-form",
+      class: "question-form",
       onSubmit: (event) => {
         event.preventDefault();
         if (typed.peek().trim()) onSend(typed.peek().trim());
@@ -162,11 +162,11 @@ export function QuestionView({ entry, onAnswer }) {
     void attempt(() => onAnswer(text)).then((done) => (sent.value = done));
   };
   return section(
-    { class: "entry asked", "aria-label": "Question" },
-    div({ class: "asked-title markdown" }, ...renderMarkdown(entry.question)),
+    { class: "entry question", "aria-label": "Question" },
+    div({ class: "question-title markdown" }, ...renderMarkdown(entry.question)),
     entry.choices.length
       ? div(
-        { class: "asked-actions" },
+        { class: "question-actions" },
         ...entry.choices.map((choice) =>
           button({ type: "button", disabled: !armed || sent.value, onClick: () => answer(choice) }, choice)
         ),

@@ -7,14 +7,14 @@
  * A function to call with every question: it returns one that takes the answer, unless a newer one was taken. It is for
  * the same question asked again and again: to wait for the newest could take forever.
  */
-export function countAnswers() {
-  let asked = 0;
-  let taken = 0;
+export function acceptInOrder() {
+  let last = 0;
+  let accepted = 0;
   return () => {
-    const number = ++asked;
+    const number = ++last;
     return () => {
-      const isNewer = number > taken;
-      if (isNewer) taken = number;
+      const isNewer = number > accepted;
+      if (isNewer) accepted = number;
       return isNewer;
     };
   };

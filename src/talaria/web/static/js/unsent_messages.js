@@ -5,13 +5,13 @@
 import { describe, post, RequestFailed } from "./server.js";
 import { navigate, path, toast } from "./state.js";
 
-/** @typedef {{ session: string, text: string, id: string, steer: boolean, files: string[] }} Unsent */
+/** @typedef {{ session: string, text: string, id: string, steer: boolean, files: string[] }} UnsentMessage */
 
 const KEY = "unsent";
 const RETRY_MILLISECONDS = 3000;
 let sending = false;
 
-/** @returns {Unsent[]} */
+/** @returns {UnsentMessage[]} */
 function read() {
   try {
     return JSON.parse(localStorage.getItem(KEY) ?? "[]");
@@ -20,21 +20,21 @@ function read() {
   }
 }
 
-/** @param {Unsent[]} waiting */
+/** @param {UnsentMessage[]} waiting */
 function write(waiting) {
   if (waiting.length) localStorage.setItem(KEY, JSON.stringify(waiting));
   else localStorage.removeItem(KEY);
 }
 
-/** Store a message for later. @param {Unsent} message */
-export function keep(message) {
+/** Store a message for later. @param {UnsentMessage} message */
+export function storeUnsent(message) {
   write([...read(), message]);
   toast.value = "You're offline. Your message is sent as soon as Talaria can be reached.";
-  setTimeout(sendWaiting, RETRY_MILLISECONDS);
+  setTimeout(sendUnsent, RETRY_MILLISECONDS);
 }
 
 /** Send the unsent messages, oldest first; their ids make a repeated one count once. */
-export async function sendWaiting() {
+export async function sendUnsent() {
   if (sending) return;
   sending = true;
   let id = "";
@@ -53,7 +53,7 @@ export async function sendWaiting() {
       const refused = read().find((one) => one.id === id);
       write(read().filter((one) => one.id !== id)); // another tab may have sent others meanwhile
       toast.value = `A message wasn't sent: ${describe(error)} ${refused?.text.slice(0, 80) ?? ""}`;
-    } else setTimeout(sendWaiting, RETRY_MILLISECONDS);
+    } else setTimeout(sendUnsent, RETRY_MILLISECONDS);
   } finally {
     sending = false;
   }
