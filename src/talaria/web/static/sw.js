@@ -1,13 +1,13 @@
 /**
- * The service worker: files of the app from the cache, pages from the network with the app as fallback, notifications.
- * The server fills in the names in braces.
+ * Service worker: serves files of the app from the cache and pages from the network with the app as fallback, and shows
+ * notifications. The server replaces the names in braces.
  */
 const BASE = "{{assets}}";
 const FILES = "{{files}}".split(" ");
 const CACHE = `talaria ${BASE}`;
 
 addEventListener("install", (event) => {
-  // Requests for data never pass through here: that would delay each of them, and break them when this process dies.
+  // Data requests bypass the worker: it would delay each of them, and break them when its process dies.
   event.addRoutes?.({ condition: { urlPattern: { pathname: "/web/*" } }, source: "network" });
   event.waitUntil(
     caches.open(CACHE).then((cache) => cache.addAll(["/", ...FILES.map((path) => `${BASE}/${path}`)])).then(() =>
@@ -39,7 +39,7 @@ addEventListener("push", (event) => {
   try {
     news = { ...news, ...event.data.json() };
   } catch {
-    // A message without content still shows that there is news.
+    // A message without content still shows a notification.
   }
   const { title, body, path, tag } = news;
   event.waitUntil(

@@ -1,5 +1,5 @@
 /**
- * Files of a message that isn't sent yet: chosen, dropped, pasted or taken with the camera, shown, and uploaded at once.
+ * Attachments of an unsent message: choose, drop, paste or photograph files, upload them immediately and show them.
  * Loaded with the first file.
  * @module
  */
@@ -28,7 +28,7 @@ export class Attachments {
     this.files = signal(restore(id));
   }
 
-  /** Let the person choose files, or take a picture. @param {boolean} camera */
+  /** Open the file dialog, or the camera. @param {boolean} camera */
   choose(camera) {
     const field = document.createElement("input");
     field.type = "file";
@@ -47,23 +47,23 @@ export class Attachments {
     this.files.value = [...this.files.peek(), ...files.slice(0, room).map((file) => this._upload(file))];
   }
 
-  /** Wait for all uploads and return them; afterwards none are left. @returns {Promise<UploadView[]>} */
+  /** Wait for all uploads, remove them from the composer and return them. @returns {Promise<UploadView[]>} */
   async take() {
     const files = this.files.peek();
     const uploads = await Promise.all(files.map((one) => one.done));
     const taken = new Set(files.map((one) => one.key));
-    this.files.value = this.files.peek().filter((one) => !taken.has(one.key)); // more may have been added meanwhile
+    this.files.value = this.files.peek().filter((one) => !taken.has(one.key)); // the user may have added more meanwhile
     this._store();
     return uploads.filter((one) => one !== null);
   }
 
-  /** Put files back that could not be sent. @param {UploadView[]} uploads */
+  /** Restore uploads after a failed send. @param {UploadView[]} uploads */
   putBack(uploads) {
     this.files.value = [...uploads.map(fromUpload), ...this.files.peek()];
     this._store();
   }
 
-  /** What is attached. @returns {Child} */
+  /** List of attached files. @returns {Child} */
   view() {
     const files = this.files.value;
     if (!files.length) return null;
@@ -134,7 +134,7 @@ function restore(id) {
   }
 }
 
-/** Send a file as it is. @type {(file: Blob, name: string, path?: string) => Promise<any>} */
+/** Upload a file as a raw request body. @type {(file: Blob, name: string, path?: string) => Promise<any>} */
 export async function send(file, name, path = "/web/uploads") {
   const query = new URLSearchParams({ name, type: file.type.split(";")[0] ?? "" });
   const options = {

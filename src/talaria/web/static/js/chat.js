@@ -1,5 +1,5 @@
 /**
- * The page of a conversation.
+ * Chat page: header, transcript, banner and composer of a conversation.
  * @module
  */
 import { h, useEffect, useLayoutEffect, useRef, useSignal } from "../vendor/preact.js";
@@ -32,7 +32,7 @@ export function ChatPage() {
   const notes = useSignal(/** @type {string[]} */ ([]));
   const title = shown?.detail.value?.title;
   useEffect(() => void (document.title = title ? `${title} · Talaria` : "Talaria"), [title]);
-  /** Show notes where the command was given: for a new conversation, in the one it has begun. @param {string[]} more */
+  /** Show the output of a command in its conversation, also if the command has started that conversation. @param {string[]} more */
   const addNotes = (more) => {
     const target = shown ?? conversation.peek();
     if (target) target.notes.value = [...target.notes.peek(), ...more].slice(-20);
@@ -52,7 +52,7 @@ export function ChatPage() {
   );
 }
 
-/** Menus and dialogs of a conversation. */
+/** Menu of the conversation, loaded when it is first opened. */
 const menus = lazy(() => import("./chat_menu.js"));
 
 /** @type {(props: { shown: Conversation | null }) => Child} */
@@ -106,7 +106,7 @@ function ChatHeader({ shown }) {
   );
 }
 
-/** How full the context is, and what the conversation has cost. @type {(shown: Conversation) => Child} */
+/** Usage of the context window, and cost of the conversation. @type {(shown: Conversation) => Child} */
 function meter(shown) {
   const { detail: { value: detail }, turn: { value: turn } } = shown;
   const limit = turn?.contextLimit || detail?.context_limit || 0;
@@ -124,7 +124,7 @@ function meter(shown) {
   );
 }
 
-/** What stands where no conversation has begun; `said` is the message of one that is beginning. @type {(props: { notes: string[], message: string }) => Child} */
+/** Welcome screen; `message` is the first message of a conversation that is being created. @type {(props: { notes: string[], message: string }) => Child} */
 function Welcome({ notes, message }) {
   return div(
     { class: "transcript" },
@@ -136,7 +136,7 @@ function Welcome({ notes, message }) {
   );
 }
 
-/** What to do before anything can be answered. */
+/** Welcome screen while no model is set up. */
 function noModel() {
   return div(
     { class: "welcome" },
@@ -201,7 +201,7 @@ function Transcript({ conversation }) {
     if (!scroller) return;
     const began = performance.now();
     const observer = new ResizeObserver((changes) => {
-      // What a person unfolds in a conversation at rest must not move away.
+      // Don't scroll when the user expands a section in an idle session.
       const follows = conversation.running || performance.now() - began < LOADING_MILLISECONDS;
       if (atEnd.current && (follows || changes.some((one) => one.target === scroller))) {
         scroller.scrollTop = scroller.scrollHeight;
@@ -214,7 +214,7 @@ function Transcript({ conversation }) {
   const scroll = () => {
     const scroller = box.current;
     if (!scroller) return;
-    // Only a person scrolls up; what grows below is followed.
+    // Only the user scrolls up; growing content is followed.
     if (scroller.scrollHeight - scroller.scrollTop - scroller.clientHeight < NEAR_END) atEnd.current = true;
     else if (scroller.scrollTop < top.current) atEnd.current = false;
     top.current = scroller.scrollTop;
@@ -268,7 +268,7 @@ function Transcript({ conversation }) {
   );
 }
 
-/** What is unusual about this conversation, and what can be done about it. @type {(props: { conversation: Conversation }) => Child} */
+/** Status of a conversation that runs elsewhere, was taken over or is in plan mode, with its actions. @type {(props: { conversation: Conversation }) => Child} */
 function Banner({ conversation }) {
   const detail = conversation.detail.value;
   const busy = useSignal(false);

@@ -1,5 +1,5 @@
 /**
- * The menu of a conversation: branches, export, where to move it, and who answers in it.
+ * Menu of a conversation: effort, personality, branches, handoff, trace, export and archive.
  * @module
  */
 import { useEffect, useRef } from "../vendor/preact.js";

@@ -1,5 +1,5 @@
 /**
- * Blocks of code in colours. Loaded with the first block.
+ * Code blocks with syntax highlighting. Loaded with the first block.
  * @module
  */
 import { h, signal, useEffect } from "../vendor/preact.js";
@@ -59,7 +59,7 @@ function load() {
 }
 
 /**
- * Code with its language and a button to copy it; colours come when it is `finished`.
+ * Code block with its language and a copy button; highlighted once it is `finished`.
  * @type {(props: { text: string, language: string, finished: boolean }) => Child}
  */
 export function CodeView({ text, language, finished }) {

@@ -1,5 +1,5 @@
 /**
- * The line in which people write: drafts that survive a reload, slash commands with completion, send, steer and stop.
+ * Message composer: drafts that survive a reload, slash commands with completion, send, steer and stop.
  * @module
  */
 import { h, useEffect, useLayoutEffect, useRef, useSignal } from "../vendor/preact.js";
@@ -15,7 +15,7 @@ import { attempt, compose, conversation, deliver, me, navigateFromHere, runComma
 
 const MOST_OFFERED = 8;
 const COMPLETION_DELAY = 120;
-/** Whether this is a phone or a tablet, with a keyboard on the screen; without any pointer, there is a real one. */
+/** Whether this is a phone or tablet with an on-screen keyboard; a device without a pointer has a physical one. */
 const coarse = matchMedia("(pointer: coarse)").matches;
 
 /** Whether a text is a slash command, not a path. @type {(text: string) => boolean} */
@@ -34,7 +34,7 @@ export function Composer({ id, onNotes }) {
   const attached = useSignal(/** @type {Attachments | null} */ (null));
   const isEmpty = !text.value.trim() && !attached.value?.files.value.length;
 
-  /** Load what handles files, and use it. @param {(loaded: Attachments) => void} action */
+  /** Load the attachments module and run an action with it. @param {(loaded: Attachments) => void} action */
   const withFiles = (action) =>
     void attempt(async () => {
       const { Attachments } = await import("./attachments.js");
@@ -57,7 +57,7 @@ export function Composer({ id, onNotes }) {
   useLayoutEffect(() => {
     if (!editing) storeDraft(id, text.value);
   }, [text.value]);
-  // Before the next event: what is typed at once must not be replaced.
+  // A layout effect runs before the next input event, so it can't overwrite newly typed text.
   useLayoutEffect(() => {
     if (editing) setText(editing.text);
     else if (box.current) text.value = readDraft(id);
@@ -81,7 +81,7 @@ export function Composer({ id, onNotes }) {
     box.current?.focus();
   };
 
-  /** Put a text back that could not be sent, before what was typed since. @param {string} message */
+  /** Restore a message after a failed send, before newly typed text. @param {string} message */
   const putBack = (message) =>
     isOpen.current ? (text.value = putBefore(message, text.peek())) : storeDraft(id, putBefore(message, readDraft(id)));
 
@@ -104,7 +104,7 @@ export function Composer({ id, onNotes }) {
 
   /** @param {KeyboardEvent} event */
   const press = (event) => {
-    // While an input method composes, Enter belongs to it; Safari reports that only by the key code.
+    // Enter belongs to an active input method; Safari reports it only by the key code.
     if (event.isComposing || event.keyCode === 229) return;
     if (offers.press(event)) return;
     if (event.key === "Enter" && !event.shiftKey && !coarse) {
@@ -219,7 +219,7 @@ export function Composer({ id, onNotes }) {
   );
 }
 
-/** Send an edited message, which begins a branch. @type {(shown: Conversation, seq: number, text: string) => Promise<void>} */
+/** Send an edited message, which starts a branch. @type {(shown: Conversation, seq: number, text: string) => Promise<void>} */
 async function sendEdited(shown, seq, text) {
   const go = navigateFromHere();
   const { session_id } = await shown.branch(seq, text);
@@ -227,21 +227,21 @@ async function sendEdited(shown, seq, text) {
   if (session_id) go(`/c/${session_id}`);
 }
 
-/** Grow with the text. @param {HTMLTextAreaElement | null} box */
+/** Fit the height of the field to its text. @param {HTMLTextAreaElement | null} box */
 function fit(box) {
   if (!box) return;
   box.style.height = "auto";
   box.style.height = `${Math.min(box.scrollHeight, innerHeight * 0.4)}px`;
 }
 
-/** What stands before the caret and can be completed: a command line, or a file name after `@`. @param {string} before */
+/** Completable text before the caret: a command line, or a file name after `@`. @param {string} before */
 export function findCompletable(before) {
   if (before.startsWith("/") && !before.includes("\n")) return before;
   return /(?:^|\s)(@[^\s"]*)$/.exec(before)?.[1] ?? "";
 }
 
 /**
- * What can complete the text: commands first, then what a command offers, and files after `@`.
+ * Completions for the text before the caret: commands, arguments of a command, and files after `@`.
  * @param {Signal<string>} text
  * @param {Signal<number>} caret
  * @param {{ current: HTMLTextAreaElement | null }} box
@@ -318,7 +318,7 @@ function useOffers(text, caret, box) {
   return { open, index: index.value, press, list };
 }
 
-/** Whether Enter takes a completion: a command that is not whole, or a file. @type {(value: string, choice: ChoiceView) => boolean} */
+/** Whether Enter accepts a completion: an incomplete command name, or a file. @type {(value: string, choice: ChoiceView) => boolean} */
 const canTake = (value, choice) =>
   value.startsWith("@") ? `@${choice.value}` !== value : !value.includes(" ") && `/${choice.value}` !== value;
 
@@ -331,7 +331,7 @@ function complete(value, chosen) {
   return value.includes(" ") ? `${value.slice(0, value.indexOf(" "))} ${chosen}` : `/${chosen} `;
 }
 
-/** The choices that contain what was typed, those that begin with it first. @type {(choices: ChoiceView[], value: string) => ChoiceView[]} */
+/** Choices that contain the typed text; those that start with it come first. @type {(choices: ChoiceView[], value: string) => ChoiceView[]} */
 function filterChoices(choices, value) {
   const typed = value.startsWith("@") ? "" : value.slice(value.indexOf(" ") + 1).toLowerCase();
   const matching = choices.filter((one) => one.value.toLowerCase().includes(typed));

@@ -1,5 +1,5 @@
 /**
- * One conversation: its transcript, the turn that is running, and what can be done with both.
+ * State of one conversation: its transcript, the running turn, and requests that change them.
  * @module
  */
 import { batch, signal } from "../vendor/preact.js";
@@ -10,19 +10,19 @@ import { applyEvents, entriesOf, isPrompt, noticeEntries, withKeys, withNotices 
 /** @import { Entry, FoldedEntry, NoticeEntry, Turn } from "./turn.js" */
 /** @import { CommandReply, DeliveredMessage, MessagePage, NoticeView, QueuedMessage, SessionDetail, SessionMessage, SessionRow } from "./wire.d.ts" */
 
-/** What the stream says about a conversation. @typedef {SessionMessage | DeliveredMessage} ConversationMessage */
-/** `seq` is the number of its message, 0 for what the transcript does not hold yet. */
+/** Stream message about a conversation. @typedef {SessionMessage | DeliveredMessage} ConversationMessage */
+/** Entry on the screen. `seq` is the number of its message, 0 while that is not stored. */
 /** @typedef {{ key: string, seq: number, entry: Entry }} ShownEntry */
 
-/** Details, with the number of the question that they answer. @typedef {{ detail: SessionDetail, number: number }} NumberedDetail */
+/** Session details, with the number of their request. @typedef {{ detail: SessionDetail, number: number }} NumberedDetail */
 
 const PAGE = 60;
 const MOST = 500;
-/** A number after that of any message. */
+/** Sequence number higher than that of any message. */
 const BEYOND = 2 ** 31;
-/** After how many milliseconds without an event a turn that does not run has ended. */
+/** Milliseconds without an event after which a turn counts as ended if the server reports it as not running. */
 const SILENCE = 2000;
-/** How many messages are shown before one that a search has found. */
+/** Number of messages shown before a search result. */
 const CONTEXT = 12;
 const ENDS = new Set(["answered", "stopped", "out_of_budget", "failed"]);
 
@@ -32,54 +32,54 @@ export class Conversation {
     this.id = id;
     /** @type {Signal<SessionDetail | null>} */
     this.detail = signal(null);
-    /** What the transcript holds, oldest first. @type {Signal<{ seq: number, entry: Entry }[]>} */
+    /** Stored entries, oldest first. @type {Signal<{ seq: number, entry: Entry }[]>} */
     this.past = signal([]);
-    /** The turn that is running. @type {Signal<Turn | null>} */
+    /** Running turn, or one that has ended and isn't loaded from the transcript yet. @type {Signal<Turn | null>} */
     this.turn = signal(null);
-    /** What the last turn said that the transcript does not hold. @type {Signal<NoticeEntry[]>} */
+    /** Notices of the last turn, which are not part of the transcript. @type {Signal<NoticeEntry[]>} */
     this.tail = signal([]);
-    /** Messages that wait for their turn. @type {Signal<QueuedMessage[]>} */
+    /** Messages waiting for their turn. @type {Signal<QueuedMessage[]>} */
     this.queued = signal([]);
-    /** The earlier message that is being edited. @type {Signal<{ seq: number, text: string } | null>} */
+    /** Earlier message that the user is editing. @type {Signal<{ seq: number, text: string } | null>} */
     this.editing = signal(null);
-    /** The message to which to scroll, found by a search; below 0 the end, since this tab has said something. */
+    /** Number of the search result to scroll to; negative for the end, after this tab has sent a message. */
     this.target = signal(0);
-    /** What commands have shown. @type {Signal<string[]>} */
+    /** Output of commands. @type {Signal<string[]>} */
     this.notes = signal([]);
-    /** What was delivered here and is no part of the transcript. @type {Signal<NoticeView[]>} */
+    /** Deliveries to this conversation, which are not part of the transcript. @type {Signal<NoticeView[]>} */
     this.notices = signal([]);
-    /** Entries that the user has expanded, live ones also after they are stored. @type {FoldedEntry[]} */
+    /** Entries that the user has expanded; the stored version of a live entry counts too. @type {FoldedEntry[]} */
     this.expanded = [];
     this.more = signal(false);
     this.loaded = signal(false);
-    /** Why it can't be shown. */
+    /** Error message if the conversation could not be loaded. */
     this.problem = signal("");
     this._turnFrom = Infinity;
     this._firstSeq = this._lastSeq = 0;
     this._isSyncing = this._needsSync = false;
     this._lastEventAt = 0;
-    /** Whether something changed before everything was loaded. */
+    /** Whether something changed before the first load was complete. */
     this._changedBeforeLoad = false;
-    /** Queued messages whose turn has begun, or that were withdrawn. @type {Set<number>} */
+    /** Ids of queued messages whose turn has started, or that were withdrawn. @type {Set<number>} */
     this._dequeued = new Set();
     this._startLoad = trackNewest();
-    /** How many details were asked for, and which of them is shown; then the same for pages of the transcript. */
+    /** Numbers of the last request for details and of the details shown, then the same for transcript pages. */
     this._detailsRequested = 0;
     this._detailShown = 0;
     this._pagesRequested = 0;
     this._pageReceived = 0;
-    /** What the list knew last, and how many details had been asked for by then. @type {{ row: SessionRow, requested: number } | null} */
+    /** Latest row from the session list, and the number of the last request for details at that time. @type {{ row: SessionRow, requested: number } | null} */
     this._listed = null;
   }
 
-  /** Everything on the screen, oldest first. @returns {ShownEntry[]} */
+  /** All entries on the screen, oldest first. @returns {ShownEntry[]} */
   get shown() {
     const turn = this.turn.value;
     const past = this.past.value.filter((one) => !turn || isPrompt(turn) || one.seq < this._turnFrom);
     const found = withKeys(past);
     const isLive = turn && !isPrompt(turn);
     for (const notice of this.notices.value) {
-      if (isLive && notice.after >= this._turnFrom) continue; // it stands in the live view of the turn
+      if (isLive && notice.after >= this._turnFrom) continue; // shown in the live view of the turn
       const next = found.findIndex((one) => one.seq > notice.after);
       const entries = noticeEntries(notice).map((entry, index) => (
         { key: `notice.${notice.id}.${index}`, seq: notice.after, entry }
@@ -93,7 +93,7 @@ export class Conversation {
     return [...found, ...live, ...this.tail.value.map((entry, index) => ({ key: `tail.${index}`, seq: 0, entry }))];
   }
 
-  /** The title, or the first words until there is one. */
+  /** Title, or the start of the first message until there is one. */
   get title() {
     const first = this.shown.find((one) => one.entry.kind === "user")?.entry;
     return this.detail.value?.title || (first?.kind === "user" ? first.text.slice(0, 80) : "");
@@ -105,7 +105,7 @@ export class Conversation {
     return turn && !isPrompt(turn) ? !turn.over : (this.detail.value?.running ?? false);
   }
 
-  /** Load the end of the transcript, from a message on if one is given. */
+  /** Load the end of the transcript, or the part that starts shortly before message `seq`. */
   async load(seq = 0) {
     const isNewest = this._startLoad();
     try {
@@ -131,14 +131,14 @@ export class Conversation {
     }
   }
 
-  /** Show it from its beginning, with what was heard of it: nothing has to be loaded. @type {(text: string, messages: ConversationMessage[]) => void} */
+  /** Show a new conversation with its first message and the stream messages received so far, without loading it. @type {(text: string, messages: ConversationMessage[]) => void} */
   begin(text, messages) {
     this.queued.value = text ? [{ id: 0, text, own: false }] : [];
     this.loaded.value = true;
     for (const one of messages) if (one.topic === "delivered" || one.events.length) this.receive(one);
   }
 
-  /** Take what the stream says about it. @param {ConversationMessage} message */
+  /** Process a stream message. @param {ConversationMessage} message */
   receive(message) {
     if (message.topic === "session") this.receiveEvents(message);
     else void this.showDelivered().catch(() => null);
@@ -148,7 +148,7 @@ export class Conversation {
   async loadEarlier() {
     const first = this._firstSeq;
     const page = await this._getPage(`limit=${PAGE}&before=${first}`);
-    if (first !== this._firstSeq) return; // they are there, or another part is shown
+    if (first !== this._firstSeq) return; // already loaded, or another part is shown
     batch(() => {
       this.past.value = [...entriesOf(page.messages), ...this.past.value];
       this.more.value = page.more;
@@ -156,25 +156,25 @@ export class Conversation {
     });
   }
 
-  /** Read again what may have changed. */
+  /** Load details and new messages. */
   async refresh() {
     this._setDetail(await this._getDetail());
     const turn = this.turn.peek();
     if (turn && this._isLive() && !this.detail.peek()?.running) {
       const wait = this._lastEventAt + SILENCE - Date.now();
-      if (wait > 0) setTimeout(() => void this.refresh().catch(() => null), wait); // its last events may be on the way
-      else this.turn.value = { ...turn, over: true }; // its process has died: no end will be heard
+      if (wait > 0) setTimeout(() => void this.refresh().catch(() => null), wait); // its last events may be in transit
+      else this.turn.value = { ...turn, over: true }; // its process has died
     }
     if (!this.turn.peek() || this.turn.peek()?.over) await this._sync();
   }
 
-  /** Show what was delivered, also in the middle of a turn. */
+  /** Load new deliveries, also during a turn. */
   async showDelivered() {
     if (!this._isLive()) await this.refresh();
     if (this._isLive()) this.notices.value = (await this._getPage(`after=${BEYOND}&limit=1`)).notices;
   }
 
-  /** Take over what the list knows. @param {SessionRow} row */
+  /** Apply a row of the session list. @param {SessionRow} row */
   update(row) {
     const known = this.detail.peek();
     if (!known && !this.loaded.peek()) {
@@ -188,12 +188,12 @@ export class Conversation {
     if (!isSame) void this.refresh().catch(() => null);
   }
 
-  /** Hear events of the running turn. @param {SessionMessage} message */
+  /** Apply events of the running turn. @param {SessionMessage} message */
   receiveEvents({ snapshot, events }) {
     this._lastEventAt = Date.now();
     batch(() => {
       const turn = this.turn.peek();
-      // A turn that has ended stays on the screen until the transcript is there.
+      // Show an ended turn until its messages are loaded.
       if (snapshot && !events.length && turn && !isPrompt(turn)) this.turn.value = { ...turn, over: true };
       else if (snapshot) this.turn.value = applyEvents(null, events);
       else this.turn.value = applyEvents(this.turn.peek(), events);
@@ -212,16 +212,16 @@ export class Conversation {
     if (hasEnded && (!snapshot || this.loaded.peek())) void this._sync();
     else if (this.loaded.peek()) {
       if (!this._detailsRequested) void this.refresh().catch(() => null);
-      if (snapshot) void this.showDelivered().catch(() => null); // something may have come before the stream did
+      if (snapshot) void this.showDelivered().catch(() => null); // deliveries before the stream was open
     }
-    if (snapshot && this.problem.peek()) void this.load(); // the line is back
+    if (snapshot && this.problem.peek()) void this.load(); // connected again
   }
 
-  /** Say something; with `steer` it joins the running turn. @type {(text: string, id: string, steer: boolean, files?: string[]) => Promise<void>} */
+  /** Send a message; with `steer` it joins the running turn. @type {(text: string, id: string, steer: boolean, files?: string[]) => Promise<void>} */
   async send(text, id, steer, files = []) {
     this.queued.value = [...this.queued.peek(), { id: 0, text, own: false }];
     this.target.value = -1;
-    this.notes.value = []; // they would stand below what is said now
+    this.notes.value = []; // they would be below the new message
     try {
       await post(`/web/sessions/${this.id}/messages`, { text, id, steer, files });
       if (this.running) this._setDetail(await this._getDetail());
@@ -231,7 +231,7 @@ export class Conversation {
     }
   }
 
-  /** Branch: with a text, edit one of my messages; without one, continue after its exchange. @type {(seq: number, text?: string) => Promise<CommandReply>} */
+  /** Create a branch: with a text, replace the user's message `seq`; without one, continue after its exchange. @type {(seq: number, text?: string) => Promise<CommandReply>} */
   branch(seq, text = "") {
     return post(`/web/sessions/${this.id}/branch`, { seq, text });
   }
@@ -248,25 +248,25 @@ export class Conversation {
     return post(`/web/sessions/${this.id}/stop`);
   }
 
-  /** Answer a question or an approval, a refusal with a reason. @type {(question: string, text: string, reason?: string) => Promise<unknown>} */
+  /** Answer a question or an approval; a refusal may have a reason. @type {(question: string, text: string, reason?: string) => Promise<unknown>} */
   answer(question, text, reason = "") {
     return post(`/web/sessions/${this.id}/answers/${question}`, { text, reason });
   }
 
-  /** Continue here what lives in a chat. */
+  /** Take the session over from its chat. */
   async takeOver() {
     this._setDetail({ detail: await post(`/web/sessions/${this.id}/take`), number: ++this._detailsRequested });
   }
 
-  /** Return it to the chat it was taken from. */
+  /** Hand the session back to the chat it was taken from. */
   async handBack() {
     this._setDetail({ detail: await post(`/web/sessions/${this.id}/hand-back`), number: ++this._detailsRequested });
   }
 
-  /** Read what is new in the transcript, and show that instead of the live view of a turn that is over. */
+  /** Load new messages of the transcript; they replace the live view of an ended turn. */
   async _sync() {
     this._needsSync = true;
-    if (!this.loaded.peek()) this._changedBeforeLoad = true; // loading settles it
+    if (!this.loaded.peek()) this._changedBeforeLoad = true; // the load syncs afterwards
     if (this._isSyncing || !this.loaded.peek()) return;
     this._isSyncing = true;
     try {
@@ -274,12 +274,12 @@ export class Conversation {
         this._needsSync = false;
         const after = this._lastSeq;
         const [detail, page] = await Promise.all([this._getDetail(), this._getPage(`after=${after}&limit=${MOST}`)]);
-        const isCurrent = after === this._lastSeq; // otherwise another part was loaded in the meantime
+        const isCurrent = after === this._lastSeq; // otherwise another part was loaded meanwhile
         if (isCurrent) batch(() => this._applyPage(detail, page));
         if (!isCurrent || page.messages.length === MOST) this._needsSync = true;
       }
     } catch {
-      // The connection is down: the next snapshot settles it.
+      // The connection is down: the next snapshot syncs again.
     } finally {
       this._isSyncing = false;
     }
@@ -300,7 +300,7 @@ export class Conversation {
     } else this._align();
   }
 
-  /** Find the message with which the running turn began: from there on, the live view is shown. */
+  /** Find the message that started the running turn; the live view replaces the transcript from there. */
   _align() {
     const [first] = this.turn.peek()?.entries ?? [];
     if (first?.kind !== "user") return;
@@ -310,7 +310,7 @@ export class Conversation {
     this._lastSeq = begin.seq - 1;
   }
 
-  /** Show what was asked for last; an older answer may arrive later. @param {NumberedDetail} answer */
+  /** Show details unless those of a newer request are shown. @param {NumberedDetail} answer */
   _setDetail({ detail, number }) {
     if (number < this._detailShown) return;
     this._detailShown = number;
@@ -321,7 +321,7 @@ export class Conversation {
     });
   }
 
-  /** @param {string} text */
+  /** Remove the first queued message with this text. @param {string} text */
   _unqueue(text) {
     const index = this.queued.peek().findIndex((one) => one.text === text);
     this.queued.value = this.queued.peek().filter((_, place) => place !== index);
@@ -333,7 +333,7 @@ export class Conversation {
     return { number, detail: await get(`/web/sessions/${this.id}`) };
   }
 
-  /** Ask for messages; each page has all notices, and one that is overtaken the newer ones. @param {string} query @returns {Promise<MessagePage>} */
+  /** Load a page of messages. Each page has all notices; a page that arrives out of order gets the newer ones. @param {string} query @returns {Promise<MessagePage>} */
   async _getPage(query) {
     const number = ++this._pagesRequested;
     const page = await get(`/web/sessions/${this.id}/messages?${query}`);
@@ -342,7 +342,7 @@ export class Conversation {
     return page;
   }
 
-  /** Whether a turn is running and shown. */
+  /** Whether the live view of a running turn is shown. */
   _isLive() {
     const turn = this.turn.peek();
     return turn !== null && !turn.over && !isPrompt(turn);

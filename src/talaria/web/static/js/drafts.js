@@ -1,19 +1,19 @@
 /**
- * What was written or attached and not sent: it stays in this browser, for each conversation and for one person.
+ * Drafts: unsent text and files of each conversation, stored in this browser for one person.
  * @module
  */
 
-/** Who has written it. */
+/** Storage key of the name of the person who wrote the drafts. */
 const PERSON = "person";
 const PERSONAL = /^(?:draft:|files:|unsent$)/;
 
 /** @type {(id: string) => string} */
 const textKey = (id) => `draft:${id || "new"}`;
 
-/** The place of the files of a conversation; an empty id is that of a new one. @type {(id: string) => string} */
+/** Storage key of the files of a conversation; its id is empty for a new one. @type {(id: string) => string} */
 export const filesKey = (id) => `files:${id || "new"}`;
 
-/** The text that was written in a conversation. @type {(id: string) => string} */
+/** Unsent text of a conversation. @type {(id: string) => string} */
 export const readDraft = (id) => localStorage.getItem(textKey(id)) ?? "";
 
 /** @type {(id: string, text: string) => void} */
@@ -22,10 +22,10 @@ export function storeDraft(id, text) {
   else localStorage.removeItem(textKey(id));
 }
 
-/** Put a text that could not be sent before what was written since. @type {(unsent: string, typed: string) => string} */
+/** Join a message that could not be sent and newly typed text. @type {(unsent: string, typed: string) => string} */
 export const putBefore = (unsent, typed) => (typed ? `${unsent}\n${typed}` : unsent);
 
-/** Move what was written from one conversation to another. @type {(from: string, to: string) => void} */
+/** Move the draft of one conversation to another. @type {(from: string, to: string) => void} */
 export function moveDraft(from, to) {
   for (const key of [textKey, filesKey]) {
     const draft = localStorage.getItem(key(from));
@@ -34,7 +34,7 @@ export function moveDraft(from, to) {
   }
 }
 
-/** Remove what another person has written. @param {string} name Who is signed in. */
+/** Remove drafts of another person. @param {string} name Name of the person who is signed in. */
 export function removeOtherDrafts(name) {
   const before = localStorage.getItem(PERSON);
   if (before !== null && before !== name) {

@@ -1,5 +1,5 @@
 /**
- * Elements as typed functions: `div({ class: "card" }, "text")`. No string ever becomes HTML.
+ * HTML elements as typed functions: `div({ class: "card" }, "text")`. No string ever becomes HTML.
  * @module
  */
 import { h, signal } from "../vendor/preact.js";
@@ -183,12 +183,12 @@ const ICONS = {
 
 /** @typedef {keyof typeof ICONS} IconName */
 
-/** An icon without meaning of its own. @type {(name: IconName) => VNode} */
+/** Decorative icon, hidden from screen readers. @type {(name: IconName) => VNode} */
 export const icon = (name) =>
   svg({ class: "icon", viewBox: "0 0 24 24", "aria-hidden": "true" }, path({ d: ICONS[name] }));
 
 /**
- * A function that draws with a module, which is loaded when it is first needed; until then it draws nothing.
+ * Create a function that renders with a lazily loaded module; it renders nothing until the module is loaded.
  * @template T
  * @param {() => Promise<T>} load
  * @returns {(draw: (loaded: T) => Child) => Child}

@@ -1,5 +1,5 @@
 /**
- * The entries of a conversation: what people said, replies, reasoning and tool calls.
+ * Views of transcript entries: messages, replies, reasoning and tool calls.
  * @module
  */
 import { h, useSignal } from "../vendor/preact.js";
@@ -15,14 +15,14 @@ import { isSameEntry } from "./turn.js";
 /** @import { QueuedMessage } from "./wire.d.ts" */
 /** @import { Entry, FoldedEntry, ReasoningEntry, ToolEntry, UserEntry } from "./turn.js" */
 
-/** Questions and approvals, which are rare. */
+/** Views of questions and approvals, loaded when one is shown. */
 const questions = lazy(() => import("./questions.js"));
-/** What a tool call has inside. */
+/** Body of a tool call, loaded when one is expanded. */
 const tool = lazy(() => import("./tool.js"));
 const COPIED_MILLISECONDS = 1500;
 const TOOL_STATES = { running: "running", done: "done", failed: "failed", refused: "not allowed" };
 
-/** `seq` is the number of the message, 0 while it is not stored; `last` is the last exchange of an idle conversation. */
+/** `seq` is the number of the message, 0 while it is not stored; `last` marks the last exchange of an idle conversation. */
 /** @typedef {{ conversation: Conversation, entry: Entry, seq: number, last: boolean }} EntryProps */
 
 /** @type {(props: EntryProps) => Child} */
@@ -64,7 +64,7 @@ export function EntryView({ conversation, entry, seq, last }) {
   }
 }
 
-/** Pictures, recordings to play, and links to all files but pictures. @type {(files: readonly FileView[]) => Child} */
+/** List of files: images, audio players, and download links for everything but images. @type {(files: readonly FileView[]) => Child} */
 export function filesView(files) {
   return div(
     { class: "files" },
@@ -103,7 +103,7 @@ function userView(conversation, entry, seq, last) {
   );
 }
 
-/** Whether messages can be edited and branches begun here and now. @type {(one: Conversation, seq: number) => boolean} */
+/** Whether messages can be edited and branches created now. @type {(one: Conversation, seq: number) => boolean} */
 const canBranch = (one, seq) => seq > 0 && !one.running && one.detail.value?.elsewhere === false;
 
 /** @type {(name: IconName, label: string, run: () => Promise<unknown>) => Child} */
@@ -120,17 +120,17 @@ async function branch(conversation, seq) {
   if (session_id) go(`/c/${session_id}`);
 }
 
-/** Take back the last exchange; its text can be written again. @param {string} text */
+/** Undo the last exchange and put its text into the composer. @param {string} text */
 async function undo(text) {
   await runCommand("/undo");
   compose.value = text;
 }
 
-/** A message that the server may not have yet. @type {(text: string, key?: string) => VNode} */
+/** Message that the server may not have yet. @type {(text: string, key?: string) => VNode} */
 export const messageView = (text, key = "message") =>
   li({ key }, div({ class: "entry user" }, span({ class: "offscreen" }, "You: "), div({ class: "bubble" }, text)));
 
-/** A message that waits for its turn. @type {(conversation: Conversation, message: QueuedMessage) => VNode} */
+/** Message waiting for its turn. @type {(conversation: Conversation, message: QueuedMessage) => VNode} */
 export function queuedView(conversation, message) {
   if (!message.id) return messageView(message.text, `queued.${message.text}`);
   const withdraw = () => conversation.withdraw(message);
@@ -157,7 +157,7 @@ export function queuedView(conversation, message) {
   );
 }
 
-/** State of a `details` element that outlives its component. @type {(conversation: Conversation, entry: FoldedEntry) => Attributes} */
+/** State of a `details` element, stored in the conversation so that it outlives the component. @type {(conversation: Conversation, entry: FoldedEntry) => Attributes} */
 function useFold(conversation, entry) {
   const open = useSignal(conversation.expanded.some((one) => isSameEntry(one, entry)));
   const onToggle = (/** @type {Event} */ event) => {
@@ -194,7 +194,7 @@ function ToolView({ conversation, entry }) {
   );
 }
 
-/** The summary of a call without the name of its tool, which stands before it. @type {(entry: ToolEntry) => string} */
+/** Summary of a call without the name of its tool, which is shown before it. @type {(entry: ToolEntry) => string} */
 const withoutName = ({ name, summary }) => (summary.startsWith(`${name}: `) ? summary.slice(name.length + 2) : summary);
 
 /** @type {(props: { text: string, label?: string }) => Child} */
@@ -212,7 +212,7 @@ export function CopyButton({ text, label = "Copy code" }) {
 }
 
 /**
- * Write to the clipboard; without HTTPS the browser offers only the old way.
+ * Write to the clipboard; without HTTPS browsers support only the deprecated way.
  * @param {string} text
  * @returns {Promise<boolean>}
  */

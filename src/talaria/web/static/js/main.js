@@ -1,5 +1,5 @@
 /**
- * The start of the app: sign in if the address has a code, then draw.
+ * Entry point of the app: sign in if the address has a code, then render.
  * @module
  */
 import { effect, h, render, signal } from "../vendor/preact.js";
@@ -29,9 +29,9 @@ const TOAST_MILLISECONDS = 8000;
 const INSTALL_MILLISECONDS = 1000;
 const SEQUENCE_MILLISECONDS = 1500;
 let problem = "";
-/** When the first key of a sequence was pressed. */
+/** Time at which the first key of a sequence was pressed. */
 let begunAt = -Infinity;
-/** The page for signing in, once it is loaded. @type {Signal<typeof import("./pages/sign_in.js") | null>} */
+/** Sign-in page, once it is loaded. @type {Signal<typeof import("./pages/sign_in.js") | null>} */
 const signInPage = signal(null);
 
 /** @type {(props: object) => Child} */
@@ -84,7 +84,7 @@ function App() {
   );
 }
 
-/** What is wrong with the line to the server, on every page. @type {(props: object) => Child} */
+/** Connection problem or available update, shown on every page. @type {(props: object) => Child} */
 function LineBanner() {
   if (outdated.value) {
     return div(
@@ -97,7 +97,7 @@ function LineBanner() {
   return div({ class: "banner line-banner", role: "status" }, span(null, "Connection lost. Trying again …"));
 }
 
-/** Show the conversation that a notice is about. @param {MouseEvent} event */
+/** Open the page that a toast links to. @param {MouseEvent} event */
 function openNews(event) {
   if (typeof toast.value !== "string") followLink(event, toast.value.path);
   toast.value = "";
@@ -109,14 +109,14 @@ effect(() => {
   return () => clearTimeout(timer);
 });
 
-/** What lies above the page. */
+/** Dialogs above the page, loaded when one is first opened. */
 const overlays = lazy(() => import("./overlays.js"));
 
 addEventListener("keydown", (event) => {
   if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k") {
     event.preventDefault();
     overlay.value = overlay.peek()?.kind === "palette" ? null : { kind: "palette" };
-  } else if (!isTyping(event)) pressKey(event); // before the next key, which may open what has the focus
+  } else if (!isTyping(event)) pressKey(event); // at once: the next key may open the focused row
 });
 
 effect(() => {
@@ -130,7 +130,7 @@ function isTyping(event) {
     target.closest("input, textarea, select, dialog") !== null;
 }
 
-/** Act on a key that belongs to nothing else. @param {KeyboardEvent} event */
+/** Handle a keyboard shortcut. @param {KeyboardEvent} event */
 function pressKey(event) {
   const isSecond = event.timeStamp - begunAt < SEQUENCE_MILLISECONDS;
   begunAt = event.key === "g" && !isSecond ? event.timeStamp : -Infinity;
@@ -157,7 +157,7 @@ function move(step) {
   if (row instanceof HTMLElement) row.focus();
 }
 
-// A link that signs in, opened where the app is already open, changes only the fragment.
+// A sign-in link opened in a tab with the app changes only the fragment.
 addEventListener("hashchange", () => {
   if (location.hash.startsWith("#code=")) location.reload();
 });
@@ -166,7 +166,7 @@ async function boot() {
   setTheme(localStorage.getItem("theme") ?? "system");
   const code = new URLSearchParams(location.hash.slice(1)).get("code");
   if (code) {
-    // The code is good for one use: it leaves the address at once, so that it is in no history.
+    // Remove the one-use code from the address, so that it isn't in the history.
     history.replaceState(null, "", location.pathname);
     try {
       await signIn(code);
@@ -177,7 +177,7 @@ async function boot() {
   } else await start();
   setTimeout(() => {
     void import("./service_worker.js").then(({ install }) => install(), () => null);
-    void import("./unsent_messages.js").catch(() => null); // without a connection it could not be loaded
+    void import("./unsent_messages.js").catch(() => null); // while there is a connection to load it
   }, INSTALL_MILLISECONDS);
 }
 

@@ -1,5 +1,5 @@
 /**
- * Markdown as elements, block by block: finished blocks of a reply that is being written are made once.
+ * Incremental Markdown renderer: finished blocks of a streamed reply are rendered once.
  * @module
  */
 import { h } from "../vendor/preact.js";
@@ -34,12 +34,12 @@ import {
 /** @import { Child, VNode } from "../vendor/preact.d.ts" */
 /** @import { TableCell, Token } from "../vendor/marked.d.ts" */
 
-/** The largest text that is parsed; the rest is shown as it is. */
+/** Maximum number of characters that are parsed; the rest is shown as plain text. */
 export const MOST_PARSED = 200_000;
 
 const coloured = lazy(() => import("./code.js"));
 const mathematics = lazy(() => import("./math.js"));
-/** Formulas have no blank line; a dollar sign next to space or before a digit is money. */
+/** Formulas contain no blank line. A dollar sign next to a space or before a digit is an amount of money. */
 const INSIDE = "((?:(?!\\n[ \\t]*\\n)[^])+?)";
 const DISPLAY_MATH = `\\$\\$${INSIDE}\\$\\$|\\\\\\[${INSIDE}\\\\\\]`;
 const MATH_BLOCK = new RegExp(`^ {0,3}(?:${DISPLAY_MATH})[ \\t]*(?:\\n+|$)`);
@@ -47,7 +47,7 @@ const MATH_INLINE = new RegExp(
   `^(?:${DISPLAY_MATH}|\\\\\\(${INSIDE}\\\\\\)|\\$(?!\\s)((?:\\\\[^\\n]|[^$\\\\\\n])+?)(?<!\\s)\\$(?!\\d))`,
 );
 const OPEN_MATH = /^ {0,3}(?:\$\$|\\\[)/;
-/** Formulas for the lexer. */
+/** Lexer extensions for formulas. */
 const EXTENSIONS = {
   block: [(/** @type {string} */ source) => mathToken(MATH_BLOCK.exec(source))],
   inline: [(/** @type {string} */ source) => mathToken(MATH_INLINE.exec(source))],
@@ -76,7 +76,7 @@ const ENTITIES = {
   times: "×",
 };
 
-/** Text that grows, as blocks: `done` never change again, `open` may. */
+/** Blocks of a growing text: `done` are final, `open` may still change. */
 export class Blocks {
   constructor() {
     /** @type {Token[]} */
@@ -94,7 +94,7 @@ export class Blocks {
   }
 
   /**
-   * Add text at the end. Only the last block is parsed again.
+   * Append text. Only the last block is parsed again.
    * @param {string} text
    */
   append(text) {
@@ -104,7 +104,7 @@ export class Blocks {
       return;
     }
     this._parsed += text.length;
-    // A "\r" at the end may be the first half of a line break.
+    // A trailing "\r" may be the first half of a line break.
     this._rest = (this._rest + text).replace(/\r\n/g, "\n");
     const tokens = parse(this._rest);
     let last = tokens.length - 1;
@@ -133,7 +133,7 @@ function mathToken(found) {
   return { type: "math", raw: found[0], text: text.trim(), display: Boolean(found[1] ?? found[2]) };
 }
 
-/** A formula; its source until the module for formulas is loaded. @type {(token: Token) => VNode} */
+/** Formula; shown as source until the math module is loaded. @type {(token: Token) => VNode} */
 const formulaView = (token) => h(FormulaView, { text: token.text ?? "", display: token.display ?? false });
 
 /** @type {(props: { text: string, display: boolean }) => Child} */
@@ -145,12 +145,12 @@ function FormulaView({ text, display }) {
 const rendered = new WeakMap();
 
 /**
- * A text as elements; finished blocks are reused as they are.
+ * Render blocks as elements; elements of finished blocks are reused.
  * @param {Blocks} blocks
  * @returns {Child[]}
  */
 export function renderBlocks(blocks) {
-  // The title of the page is the heading above a reply, and no level may be left out below it.
+  // The page title is heading 1, and heading levels below it must not be skipped.
   let level = 1;
   const done = blocks.done.filter(isVisible);
   return [...done, ...blocks.open.filter(isVisible)].map((token, index) => {
@@ -166,7 +166,7 @@ export function renderBlocks(blocks) {
   });
 }
 
-/** A whole text as elements. @type {(text: string) => Child[]} */
+/** Render a complete text as elements. @type {(text: string) => Child[]} */
 export function renderMarkdown(text) {
   const blocks = new Blocks();
   blocks.append(text);
@@ -200,7 +200,7 @@ function block(token, finished) {
     case "plain":
       return pre({ class: "plain", tabIndex: 0 }, token.text ?? "");
     default:
-      // HTML and everything else is shown as it was written.
+      // Show HTML and everything else as its source.
       return p({ class: "raw" }, token.raw.trim());
   }
 }
@@ -257,7 +257,7 @@ function inline(token) {
     case "link":
       return link(token, inlines(token.tokens));
     case "image":
-      // Remote pictures would tell their server what is read here: they are links.
+      // Loading remote images would tell their server what is read here, so show links.
       return link(token, [token.text || "picture"]);
     case "text":
       return token.tokens ? inlines(token.tokens) : decode(token.text ?? "");
@@ -276,7 +276,7 @@ function link(token, children) {
 }
 
 /**
- * Replace character references, which the lexer leaves alone.
+ * Decode character references, which the lexer leaves unchanged.
  * @param {string} text
  */
 export function decode(text) {

@@ -1,5 +1,5 @@
 /**
- * Formulas: the common part of LaTeX's mathematics as MathML, which browsers draw themselves. Loaded with the first one.
+ * Formulas: converts common LaTeX mathematics to MathML, which browsers render. Loaded with the first formula.
  * @module
  */
 import { h } from "../vendor/preact.js";
@@ -54,13 +54,13 @@ function words(text) {
   return new Map(all.flatMap((word, place) => (place % 2 ? [] : [[word, all[place + 1] ?? ""]])));
 }
 
-/** A formula as an element. @type {(source: string, display: boolean) => VNode} */
+/** Render a formula as an element. @type {(source: string, display: boolean) => VNode} */
 export function formula(source, display) {
   const row = new Reader(source, display).read();
   return h("math", { display: display ? "block" : "inline", class: display ? "formula" : "" }, row);
 }
 
-/** Reads a formula from left to right; what it doesn't know is shown as it is written. */
+/** Parser for formulas; unknown commands are shown as source. */
 class Reader {
   /** @param {string} source @param {boolean} display */
   constructor(source, display) {
@@ -71,18 +71,18 @@ class Reader {
     this._depth = 0;
   }
 
-  /** The whole formula. @returns {VNode} */
+  /** Parse the complete formula. @returns {VNode} */
   read() {
     const found = [];
     while (this._peek() !== undefined) {
       found.push(...this._row(() => false));
-      const left = this._next(); // a bracket or a command that nothing has opened
+      const left = this._next(); // an unmatched bracket or command
       if (left !== undefined) found.push(operator(left));
     }
     return h("mrow", null, ...found);
   }
 
-  /** The next token; space between tokens means nothing. */
+  /** Return the next token; spaces between tokens are skipped. */
   _peek() {
     while (/^\s/.test(this._tokens[this._place] ?? "")) this._place++;
     return this._tokens[this._place];
@@ -101,7 +101,7 @@ class Reader {
     return true;
   }
 
-  /** Everything up to a token that ends it. @param {(token: string) => boolean} ends @returns {VNode[]} */
+  /** Parse everything up to a token that ends the row. @param {(token: string) => boolean} ends @returns {VNode[]} */
   _row(ends) {
     const found = [];
     for (let token = this._peek(); token !== undefined && token !== "}" && !ends(token); token = this._peek()) {
@@ -111,7 +111,7 @@ class Reader {
     return found;
   }
 
-  /** An atom with what stands above and below it. @returns {VNode} */
+  /** Parse an atom with its subscript and superscript. @returns {VNode} */
   _scripted() {
     const start = this._peek() ?? "";
     const atom = this._atom();
@@ -140,7 +140,7 @@ class Reader {
     return operator("′".repeat(count));
   }
 
-  /** What a command or a script applies to: a group or one token. @returns {VNode} */
+  /** Parse the argument of a command or script: a group or one token. @returns {VNode} */
   _argument() {
     if (++this._depth > MOST_DEPTH) {
       this._place = this._tokens.length;
@@ -161,7 +161,7 @@ class Reader {
     return row.length === 1 && row[0] ? row[0] : h("mrow", null, ...row);
   }
 
-  /** The text of a group as it is written. */
+  /** Return the source of a group. */
   _text() {
     if (!this._skip("{")) return this._next() ?? "";
     let text = "";
@@ -264,7 +264,7 @@ class Reader {
     return h("mroot", null, this._argument(), degree);
   }
 
-  /** What stands between `\left` and `\right`. @returns {VNode} */
+  /** Parse the content between `\left` and `\right`. @returns {VNode} */
   _fenced() {
     const open = this._fence();
     const row = this._row(() => false);
@@ -308,13 +308,13 @@ const operator = (text) => h("mo", /^[()[\]{}|‖⟨⟩]$/.test(text) ? { stretc
 /** @type {(text: string) => VNode} */
 const fence = (text) => h("mo", { fence: "true", stretchy: "true" }, text);
 
-/** Letters of another alphabet. @type {(text: string, variant: string) => VNode} */
+/** Text in another mathematical alphabet. @type {(text: string, variant: string) => VNode} */
 function styled(text, variant) {
   const mapped = [...text].map((one) => alphabet(one, variant)).join("");
   return h("mi", variant === "normal" ? { mathvariant: "normal" } : null, mapped);
 }
 
-/** Where the capital A, the small a and the digit 0 of an alphabet are, and the letters that stand elsewhere. */
+/** Code points of the capital A, the small a and the digit 0 of each alphabet, and its letters outside these ranges. */
 /** @type {Record<string, { upper: number, lower: number, digit?: number, others?: Record<string, string> }>} */
 const ALPHABETS = {
   bold: { upper: 0x1d400, lower: 0x1d41a, digit: 0x1d7ce },

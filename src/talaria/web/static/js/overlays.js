@@ -1,5 +1,5 @@
 /**
- * What lies above the page: the command palette, choices of a command, the tree of branches, and help.
+ * Modal dialogs: command palette, choices of a command, tree of branches, and keyboard help.
  * @module
  */
 import { h, useEffect, useLayoutEffect, useRef, useSignal } from "../vendor/preact.js";
@@ -49,14 +49,14 @@ const KEYS = [
 /** @type {(props: { shown: Overlay }) => Child} */
 export function OverlayView({ shown }) {
   const box = useRef(/** @type {HTMLDialogElement | null} */ (null));
-  // A dialog reports its end a moment later: another one may be open by then.
+  // The close event of a dialog arrives late: another dialog may be open by then.
   const close = () => void (overlay.peek() === shown && (overlay.value = null));
   useLayoutEffect(() => {
     const before = document.activeElement;
     const opened = box.current;
     opened?.showModal();
     return () => {
-      opened?.close(); // while it is open, nothing behind it can have the focus
+      opened?.close(); // nothing behind an open dialog can get the focus
       if (before instanceof HTMLElement && before.isConnected) before.focus();
     };
   }, []);
@@ -113,7 +113,7 @@ function Palette() {
   return h(ItemList, { typed, items, label: "Pages, conversations, commands and settings" });
 }
 
-/** What a command offers: a model, an effort, a personality, or a chat to move to. @type {(props: { command: string }) => Child} */
+/** Choices of a command: models, efforts, personalities, or chats to move to. @type {(props: { command: string }) => Child} */
 function Choose({ command }) {
   const typed = useSignal("");
   const offered = useSignal(/** @type {ChoiceView[] | null} */ (null));
@@ -160,7 +160,7 @@ function Choose({ command }) {
   );
 }
 
-/** A link to the page with prices and context of all models. @type {() => Child} */
+/** Link to the page with prices and context limits of all models. @type {() => Child} */
 function comparison() {
   const id = conversation.value?.id;
   const to = id ? `/models/for/${id}` : "/models";
@@ -171,14 +171,14 @@ function comparison() {
 }
 
 /**
- * A field and a list below it, moved through with the arrow keys.
+ * Text field with a list of items, selected with the arrow keys.
  * @type {(props: { typed: { value: string }, items: Item[], label: string }) => Child}
  */
 function ItemList({ typed, items, label: title }) {
   const index = useSignal(0);
   const list = useRef(/** @type {HTMLElement | null} */ (null));
   const field = useRef(/** @type {HTMLElement | null} */ (null));
-  useLayoutEffect(() => field.current?.focus(), []); // before the next key; as the dialog opens, it has the focus anyway
+  useLayoutEffect(() => field.current?.focus(), []); // before the next key
   const shown = items.slice(0, MOST_ITEMS);
   const current = Math.min(index.value, shown.length - 1);
   useLayoutEffect(() => {

@@ -1,5 +1,5 @@
 /**
- * What the command palette finds: pages, conversations, commands and settings.
+ * Items of the command palette: pages, conversations, commands, settings and messages.
  * @module
  */
 import { visiblePages } from "./pages/registry.js";
@@ -12,16 +12,16 @@ import { attempt, compose, conversation, me, navigate, overlay, runCommand, sess
 
 const MOST_CONVERSATIONS = 8;
 const SHORTEST_SEARCH = 3;
-/** Settings with what they mean, once they are loaded. @type {ChoiceView[] | null} */
+/** Settings with their descriptions, once they are loaded. @type {ChoiceView[] | null} */
 let settings = null;
 
-/** Whether a text contains all typed words. @type {(typed: string) => (text: string) => boolean} */
+/** Create a predicate: whether a text contains all typed words. @type {(typed: string) => (text: string) => boolean} */
 function matcher(typed) {
   const words = typed.toLowerCase().replace(/^\//, "").split(/\s+/).filter(Boolean);
   return (text) => words.every((word) => text.toLowerCase().includes(word));
 }
 
-/** What is known here and fits a typed text; after a slash only commands. @type {(typed: string) => Item[]} */
+/** Matching items that are known without a request; after a slash only commands. @type {(typed: string) => Item[]} */
 export function nearItems(typed) {
   const fits = matcher(typed);
   const commands = (me.value?.commands ?? []).filter((one) => fits(`/${one.name} ${one.help}`)).map(commandItem);
@@ -56,7 +56,7 @@ function commandItem(command) {
   return { text: line, about: command.help, run: () => void attempt(run) };
 }
 
-/** Settings and messages that fit a typed text, from the server. @type {(typed: string) => Promise<Item[]>} */
+/** Matching settings and messages, loaded from the server. @type {(typed: string) => Promise<Item[]>} */
 export async function farItems(typed) {
   if (typed.length < SHORTEST_SEARCH || typed.startsWith("/")) return [];
   const fits = matcher(typed);

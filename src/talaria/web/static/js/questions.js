@@ -1,5 +1,5 @@
 /**
- * Approvals and questions, in a conversation and on Home. An answer takes a deliberate act: never in the first moment.
+ * Forms for approvals and questions, in a conversation and on Home. They are disabled for a moment after they appear.
  * @module
  */
 import { h, useEffect, useLayoutEffect, useRef, useSignal } from "../vendor/preact.js";
@@ -11,7 +11,7 @@ import { diffView } from "./tool.js";
 /** @import { Child } from "../vendor/preact.d.ts" */
 /** @import { ApprovalEntry, QuestionEntry } from "./turn.js" */
 
-/** How long an answer can't be given after a question appears, so that nobody clicks on it by accident. */
+/** Time for which a new question is disabled, so that nobody clicks on it by accident. */
 const ARMING_MILLISECONDS = 700;
 
 /** @type {{ answer: string, text: string }[]} */
@@ -22,7 +22,7 @@ const APPROVALS = [
   { answer: "no", text: "Don't allow" },
 ];
 
-/** What stands for a tool in the question about the plan of plan mode. */
+/** Tool name in the approval of a plan in plan mode. */
 const PLAN = "the plan";
 
 /** @type {{ answer: string, text: string }[]} */
@@ -31,7 +31,7 @@ const PLAN_ANSWERS = [{ answer: "once", text: "Carry out the plan" }, { answer: 
 /** Titles of approvals by tool. @type {Record<string, string>} */
 const TITLES = { terminal: "Run this command?", [PLAN]: "Carry out the plan?" };
 
-/** Whether answers may be given: not in the first moment after the question appeared. */
+/** Whether the question is enabled, which it is a moment after it appears. */
 function useArmed() {
   const armed = useSignal(false);
   useEffect(() => {
@@ -41,10 +41,10 @@ function useArmed() {
   return armed.value;
 }
 
-/** Sends an answer; a refusal may have a reason. @typedef {(text: string, reason?: string) => Promise<unknown>} SendAnswer */
+/** Send an answer; a refusal may have a reason. @typedef {(text: string, reason?: string) => Promise<unknown>} SendAnswer */
 
 /**
- * Asks for an approval; with `keys`, the first one on the screen is answered by Alt and a number.
+ * Approval form; with `keys`, Alt and a number answer the first one on the screen.
  * @type {(props: { entry: Omit<ApprovalEntry, "kind">, onAnswer: SendAnswer, keys?: boolean }) => Child}
  */
 export function ApprovalView({ entry, onAnswer, keys = false }) {
@@ -117,7 +117,7 @@ export function ApprovalView({ entry, onAnswer, keys = false }) {
 }
 
 /**
- * A line of text and a button that sends it.
+ * Text field with a button that sends its text.
  * @type {(props: {
  *   field: string, text: string, placeholder: string, button: string, disabled: boolean, onSend: (text: string) => void, longest?: number, focus?: boolean,
  * }) => Child}

@@ -1,5 +1,5 @@
 /**
- * Search in all conversations, with filters; a result leads to its message.
+ * Search in all conversations, with filters; a result links to its message.
  * @module
  */
 import { useEffect, useRef, useSignal } from "../vendor/preact.js";
@@ -68,7 +68,7 @@ const isTitled = (row, query, source, owner) =>
   (!source || row.source === source) &&
   (owner === "*" || row.owner === owner);
 
-/** Values that occur in the list. @type {(value: (row: SessionRow) => string) => string[]} */
+/** Distinct values in the list of conversations. @type {(value: (row: SessionRow) => string) => string[]} */
 const known = (value) => [...new Set(sessions.value.map(value))].filter(Boolean).sort();
 
 /** @type {(name?: (value: string) => string) => (value: string) => [string, string]} */
@@ -109,7 +109,7 @@ function hitView(hit) {
   );
 }
 
-/** The words that match stand in brackets. @type {(snippet: string) => Child[]} */
+/** Highlight the matching words, which are in brackets. @type {(snippet: string) => Child[]} */
 function marked(snippet) {
   return snippet.split(/(\[[^\]]*\])/).map((piece) =>
     /^\[.*\]$/.test(piece) ? span({ class: "match" }, piece.slice(1, -1)) : piece

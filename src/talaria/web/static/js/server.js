@@ -1,6 +1,6 @@
 /**
- * Talking with the server: requests, and one stream of events for all tabs of a browser. What changes something is JSON
- * with a header that no foreign page can send. The tab that holds a lock listens, the others hear it from there.
+ * Client of the server: requests, and one event stream for all tabs of a browser. Requests that change something are
+ * JSON with a header that other sites can't send. The tab that holds a lock reads the stream and forwards it to the others.
  * @module
  */
 
@@ -11,10 +11,10 @@ const CHANNEL = "talaria-stream";
 const FIRST_DELAY = 300;
 const LONGEST_DELAY = 10_000;
 const SILENCE = 40_000;
-/** After how much silence a page that wakes up takes the line for dead; the server sends something every 15 seconds. */
+/** Silence after which a page that wakes up reconnects; the server sends something every 15 seconds. */
 const DEAD = 20_000;
 
-/** Events out of the bytes of a stream of server-sent events. */
+/** Parser for server-sent events. */
 export class EventParser {
   constructor() {
     this._rest = "";
@@ -22,7 +22,7 @@ export class EventParser {
   }
 
   /**
-   * Add text, and return the data of the events that it completes.
+   * Append text and return the data of the events that it completes.
    * @param {string} text
    * @returns {string[]}
    */
@@ -51,40 +51,40 @@ export class EventParser {
  * @property {() => void} onSignedOut
  */
 
-/** The connection of this tab to the server's events. */
+/** Event stream of this tab, its own or that of the leading tab. */
 export class Stream {
   /** @param {StreamOptions} options */
   constructor(options) {
     this._options = options;
     this._tab = crypto.getRandomValues(new Uint32Array(2)).join("-");
     this._stream = "";
-    /** The stream of the tab that listens, if that is another one. */
+    /** Stream id of the leading tab, if that is another one. */
     this._leaderStream = "";
     /** @type {string[]} */
     this._topics = [];
-    /** What each other tab wants to hear. @type {Map<string, { topics: string[], at: number }>} */
+    /** Topics of the other tabs. @type {Map<string, { topics: string[], at: number }>} */
     this._others = new Map();
     this._isLeader = false;
     this._channel = new BroadcastChannel(CHANNEL);
     this._channel.onmessage = (event) => this._receive(event.data);
     /** @type {AbortController | null} */
     this._abort = null;
-    /** Ends what this stream listens to in the page. */
+    /** Removes the event listeners of this stream. */
     this._closing = new AbortController();
     this._receivedAt = 0;
-    /** Topics whose state is wanted once more, until they are sent; `null` if there is nothing to send. @type {Set<string> | null} */
+    /** Topics to request a snapshot of with the next update; `null` if no update is pending. @type {Set<string> | null} */
     this._pending = null;
     this._isSending = false;
-    /** Ends the pause before the next try. */
+    /** Ends the delay before the next attempt. */
     this._retry = () => {};
   }
 
-  /** The id of the stream of this browser, at whichever tab; empty while there is none. */
+  /** Id of the stream of this browser, in whichever tab; empty while there is none. */
   get id() {
     return this._stream || this._leaderStream;
   }
 
-  /** Start; the topics are those of `watch`. */
+  /** Start with the topics set by `watch`. */
   start() {
     const { signal } = this._closing;
     addEventListener("pagehide", () => this._post({ kind: "left", tab: this._tab }), { signal });
@@ -97,13 +97,13 @@ export class Stream {
     this._announceTopics();
   }
 
-  /** Connect at once when the page wakes up or the line is back, unless the line is alive. */
+  /** Connect immediately when the page wakes up or the network is back, unless the stream is alive. */
   _reconnect() {
     this._retry();
     if (this._stream && Date.now() - this._receivedAt > DEAD) this._abort?.abort();
   }
 
-  /** Stop for good. */
+  /** Stop permanently. */
   close() {
     this._closing.abort();
     this._channel.close();
@@ -115,13 +115,13 @@ export class Stream {
     return this._closing.signal.aborted;
   }
 
-  /** Say something to the other tabs. @param {object} message */
+  /** Send a message to the other tabs. @param {object} message */
   _post(message) {
     if (!this._closed) this._channel.postMessage(message);
   }
 
   /**
-   * Set what this tab wants to hear about; a snapshot of each new topic follows.
+   * Set the topics of this tab; a snapshot of each new topic follows.
    * @param {string[]} topics
    */
   watch(topics) {
@@ -155,18 +155,18 @@ export class Stream {
     }
   }
 
-  /** All topics of all tabs. */
+  /** Topics of all tabs. */
   _allTopics() {
     return [...new Set([...this._topics, ...[...this._others.values()].flatMap((one) => one.topics)])];
   }
 
   /**
-   * Tell the server what to send; a snapshot of `again` is sent even if it is known.
+   * Send the topics of all tabs to the server; it sends snapshots of new topics and of those in `again`.
    * @param {string[]} [again]
    */
   async _send(again = this._topics) {
     this._pending = new Set([...this._pending ?? [], ...again]);
-    if (this._isSending) return; // one after the other: the last one must win
+    if (this._isSending) return; // one at a time: the last one must win
     this._isSending = true;
     while (this._pending && this._stream) {
       const stream = this._stream;
@@ -177,12 +177,12 @@ export class Stream {
       };
       this._pending = null;
       const reply = await fetch(`/web/stream/${stream}`, options).catch(() => null);
-      if (!reply?.ok && stream === this._stream) this._abort?.abort(); // a new stream has the topics from its beginning
+      if (!reply?.ok && stream === this._stream) this._abort?.abort(); // a new stream starts with the topics
     }
     this._isSending = false;
   }
 
-  /** Listen until the tab is closed. */
+  /** Read the stream and reconnect until the tab is closed. */
   async _lead() {
     this._isLeader = true;
     this._post({ kind: "state", connected: false, stream: "", fresh: true });
@@ -220,14 +220,14 @@ export class Stream {
         this.close();
       }
       if (!reply.ok || !reply.body) return;
-      this._stream = id; // the server knows it only now
+      this._stream = id; // the server knows it from now on
       this._pending = null;
       this._receivedAt = Date.now();
       if (this._allTopics().join(",") !== topics) void this._send();
       this._reportState(true);
       await this._read(reply.body.pipeThrough(new TextDecoderStream()).getReader());
     } catch {
-      // The line is down, or the server restarts: the caller connects again.
+      // The connection was lost, or the server restarts: the caller connects again.
     } finally {
       this._stream = "";
     }
@@ -251,12 +251,12 @@ export class Stream {
   }
 }
 
-/** An answer that is not a success; `message` may be shown. */
+/** Error response; `message` can be shown to the user. */
 export class RequestFailed extends Error {
   /**
    * @param {number} status
    * @param {string} message
-   * @param {any} [answer] The body of the answer.
+   * @param {any} [answer] Body of the response.
    */
   constructor(status, message, answer = null) {
     super(message);
@@ -266,7 +266,7 @@ export class RequestFailed extends Error {
   }
 }
 
-/** Called when the server no longer knows this browser. */
+/** Callback for the end of the sign-in of this browser. */
 export const signedOut = { call: () => {} };
 
 /**
@@ -306,8 +306,8 @@ export const get = (path) => request("GET", path);
 export const post = (path, body) => request("POST", path, body);
 
 /**
- * A function to call with every question: it returns one that says whether no newer question was asked since. It is for
- * questions that replace each other, for example searches: answers may arrive in another order.
+ * Create a function to call before each request. It returns a function that tells whether that request is still the
+ * newest. For requests that replace each other, for example searches: responses may arrive out of order.
  */
 export function trackNewest() {
   let last = 0;
@@ -317,9 +317,9 @@ export function trackNewest() {
   };
 }
 
-/** A new id for what this browser sends: sent twice, it counts once. */
+/** Create an id for a message, by which the server ignores repeated ones. */
 export const newId = () =>
   [...crypto.getRandomValues(new Uint8Array(12))].map((one) => one.toString(16).padStart(2, "0")).join("");
 
-/** The text of an error, for people. @type {(error: unknown) => string} */
+/** Text of an error for the user. @type {(error: unknown) => string} */
 export const describe = (error) => (error instanceof Error ? error.message : String(error));

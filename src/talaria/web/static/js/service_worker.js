@@ -1,5 +1,5 @@
 /**
- * The app as it is installed: the service worker, and push notifications. Loaded when the page is idle.
+ * Registration of the service worker, and push notifications. Loaded when the page is idle.
  * @module
  */
 import { get, request } from "./server.js";
@@ -7,12 +7,12 @@ import { navigate } from "./state.js";
 
 /** @import { PushView } from "./wire.d.ts" */
 
-/** Whether this browser can have a service worker here: over HTTPS, or on this machine. */
+/** Whether this browser supports service workers here: over HTTPS, or on localhost. */
 export const canInstall = "serviceWorker" in navigator && isSecureContext;
-/** Whether this browser can get push notifications. */
+/** Whether this browser supports push notifications. */
 export const canPush = canInstall && "PushManager" in globalThis;
 
-/** Register the service worker; what it says is opened. */
+/** Register the service worker and open the pages that it requests. */
 export async function install() {
   if (!canInstall) return null;
   navigator.serviceWorker.onmessage = ({ data }) => {
@@ -21,7 +21,7 @@ export async function install() {
   return await navigator.serviceWorker.register(workerAddress(), { scope: "/" });
 }
 
-/** The address of the worker, as browsers with trusted types want it. @returns {any} */
+/** Address of the worker, as a trusted type where the browser requires that. @returns {any} */
 function workerAddress() {
   const types = /** @type {any} */ (globalThis).trustedTypes;
   if (!types) return "/sw.js";
@@ -34,7 +34,7 @@ let policy = null;
 /** @typedef {{ shows_content: boolean, quiet_from: string, quiet_to: string }} PushOptions */
 
 /**
- * Subscribe this browser, or change its options; asks the person for permission.
+ * Subscribe this browser, or change its options. Asks the user for permission.
  * @param {PushOptions} options
  * @returns {Promise<PushView>}
  */
@@ -52,7 +52,7 @@ export async function subscribe(options) {
   return await request("PUT", "/web/push", { endpoint, p256dh: keys?.p256dh, auth: keys?.auth, zone, ...options });
 }
 
-/** Stop notifications of this browser. @returns {Promise<PushView>} */
+/** Unsubscribe this browser. @returns {Promise<PushView>} */
 export async function unsubscribe() {
   const registration = await navigator.serviceWorker.getRegistration();
   const subscription = await registration?.pushManager.getSubscription();

@@ -1,5 +1,5 @@
 /**
- * The list of conversations: live state, search, rename, archive and delete.
+ * Sidebar: list of conversations with live state, search, rename, archive and delete.
  * @module
  */
 import { h, useLayoutEffect, useRef, useSignal } from "../vendor/preact.js";
@@ -45,12 +45,12 @@ import {
 /** @import { Child } from "../vendor/preact.d.ts" */
 /** @import { SessionRow } from "./wire.d.ts" */
 
-/** What a search finds. */
+/** Search results, loaded with the first search. */
 const search = lazy(() => import("./search.js"));
 /** @type {Record<string, string>} */
 const SOURCES = { api: "API", cli: "Terminal", web: "Web", cron: "Schedule" };
 
-/** The name of a chat network or another surface. @type {(name: string) => string} */
+/** Display name of a chat network or another surface. @type {(name: string) => string} */
 export const surfaceName = (name) => SOURCES[name] ?? name.charAt(0).toUpperCase() + name.slice(1);
 
 /** @type {(props: object) => Child} */
@@ -92,7 +92,7 @@ function Switch() {
   );
 }
 
-/** Conversations, or what a search among them finds. @type {(props: object) => Child} */
+/** List of conversations, or search results. @type {(props: object) => Child} */
 function Conversations() {
   const query = useSignal("");
   return [
@@ -121,7 +121,7 @@ function Conversations() {
 function SessionList() {
   const groups = groupByDay(sessions.value);
   const focused = document.activeElement?.closest(".row-link")?.getAttribute("href");
-  useLayoutEffect(() => { // a row that moves to another day is drawn again
+  useLayoutEffect(() => { // a row that moves to another day is mounted again
     const row = document.querySelector(`.row-link[href="${focused}"]`);
     if (document.activeElement === document.body && row instanceof HTMLElement) row.focus();
   });
@@ -279,7 +279,7 @@ function SidebarFoot() {
   );
 }
 
-/** Choose the colours, now and for later. @param {string} theme */
+/** Apply and store the colour theme. @param {string} theme */
 export function setTheme(theme) {
   if (theme === "system") {
     localStorage.removeItem("theme");

@@ -1,5 +1,5 @@
 /**
- * What the app knows: who is signed in, the list of conversations, and the conversation on the screen.
+ * State of the app: the signed-in person, the list of conversations, and the open conversation.
  * @module
  */
 import { batch, effect, signal } from "../vendor/preact.js";
@@ -14,64 +14,64 @@ import { moveDraft, removeOtherDrafts } from "./drafts.js";
 
 const RETRY_MILLISECONDS = 3000;
 
-/** Who is signed in; `null` for nobody, `undefined` until that is known. @type {Signal<MeView | null | undefined>} */
+/** Signed-in person; `null` if nobody is signed in, `undefined` until that is known. @type {Signal<MeView | null | undefined>} */
 export const me = signal(undefined);
-/** The path on the screen. */
+/** Current path. */
 export const path = signal(location.pathname);
 /** @type {Signal<SessionRow[]>} */
 export const sessions = signal([]);
 /** Whether the first page of conversations has arrived. */
 export const sessionsLoaded = signal(false);
 export const archivedShown = signal(false);
-/** Where the next page of conversations begins; empty if there is none. */
+/** Cursor of the next page of conversations; empty if there is none. */
 export const nextPage = signal("");
 export const connected = signal(true);
-/** Whether the app was opened without a connection. */
+/** Whether the server could not be reached when the app was opened. */
 export const unreachable = signal(false);
-/** A sentence at the bottom of the screen, perhaps with a page to open. @type {Signal<string | { text: string, path: string }>} */
+/** Short message at the bottom of the screen, optionally with a link. @type {Signal<string | { text: string, path: string }>} */
 export const toast = signal("");
-/** Whether the list is open on a small screen. */
+/** Whether the sidebar is open on a small screen. */
 export const drawerOpen = signal(false);
-/** A newer version is served: a reload shows it. */
+/** Whether the server has a newer version of the app. */
 export const outdated = signal(false);
-/** Text to put into the line in which people write. */
+/** Text to put into the composer. */
 export const compose = signal("");
-/** What lies above the page: the palette, a choice, branches, or help. @type {Signal<Overlay | null>} */
+/** Open dialog: palette, choices, branches or help. @type {Signal<Overlay | null>} */
 export const overlay = signal(null);
 /** Commands for the next new conversation, by name: its model, effort and personality. @type {Signal<Map<string, string>>} */
 export const choices = signal(new Map());
-/** The conversation on the screen; `null` for a new one. @type {Signal<Conversation | null>} */
+/** Open conversation; `null` for a new one. @type {Signal<Conversation | null>} */
 export const conversation = signal(null);
-/** The first message of a conversation that is beginning. */
+/** First message of a conversation that is being created. */
 export const firstMessage = signal("");
 
-/** Topics of the page on the screen. */
+/** Stream topics of the current page. */
 export const pageTopics = signal(/** @type {string[]} */ ([]));
-/** The last page that has changed on the server. */
+/** Last page that changed on the server. */
 export const pageChange = signal({ page: "", count: 0 });
 
-/** The list of pages, once one of them is opened. @type {Signal<typeof import("./pages/registry.js") | null>} */
+/** Registry of pages, once one of them is opened. @type {Signal<typeof import("./pages/registry.js") | null>} */
 export const pages = signal(null);
-/** Where the files of this version of the app are. */
+/** Path of the static files of this version of the app. */
 export const assetBase = new URL("..", import.meta.url).pathname.replace(/\/$/, "");
 
-/** Whether a page is on the screen, not a conversation. */
+/** Whether a management page is open, not a conversation. */
 export const onPage = () => path.value !== "/" && !path.value.startsWith("/c/");
 
 /** @type {Stream | null} */
 let stream = null;
 
-/** The message to show in the conversation that is opened next. */
+/** Number of the message to show in the conversation that is opened next. */
 let target = 0;
-/** How often another page was shown. */
+/** Number of navigations. */
 let visits = 0;
-/** What is heard while a conversation begins, whose id this tab doesn't know yet. @type {Set<ConversationMessage[]>} */
+/** Stream messages received while a conversation is being created, whose id is not known yet. @type {Set<ConversationMessage[]>} */
 const earlyMessages = new Set();
-/** Rows that arrive while the list is being loaded. @type {Set<[SessionRow[], string[]][]>} */
+/** Rows received while the list is being loaded. @type {Set<[SessionRow[], string[]][]>} */
 const pendingRows = new Set();
 
 /**
- * Show another page; in a conversation, from the message with the number `seq` on.
+ * Navigate to a path; in a conversation, show the message with the number `seq`.
  * @param {string} to
  * @param {{ replace?: boolean, seq?: number }} [options]
  */
@@ -91,7 +91,7 @@ export function navigate(to, { replace = false, seq = 0 } = {}) {
   });
 }
 
-/** A function that shows another page, unless the person has gone to one since. @returns {typeof navigate} */
+/** Create a function that navigates unless the user has navigated since. @returns {typeof navigate} */
 export function navigateFromHere() {
   const visit = visits;
   return (to, options) => {
@@ -99,7 +99,7 @@ export function navigateFromHere() {
   };
 }
 
-/** Follow a link within the app, unless it shall open elsewhere. @type {(event: MouseEvent, to: string) => void} */
+/** Follow a link within the app, unless the user opens it in another tab. @type {(event: MouseEvent, to: string) => void} */
 export function followLink(event, to) {
   if (event.ctrlKey || event.metaKey || event.shiftKey || event.button) return;
   event.preventDefault();
@@ -121,7 +121,7 @@ export async function signOut() {
 function leave() {
   stream?.close();
   stream = null;
-  startListRequest(); // what is on its way is another person's, if one signs in
+  startListRequest(); // drop responses in transit: another person may sign in
   batch(() => {
     me.value = null;
     sessions.value = [];
@@ -131,7 +131,7 @@ function leave() {
   });
 }
 
-/** Find out who is signed in, and listen. */
+/** Load the signed-in person, open the stream and load the conversations. */
 export async function start() {
   signedOut.call = leave;
   try {
@@ -176,7 +176,7 @@ export async function loadSessions() {
   }
 }
 
-/** Load another page of the list. */
+/** Load the next page of the list. */
 export async function loadMoreSessions() {
   const isNewest = startListRequest();
   /** @type {SessionPage} */
@@ -258,7 +258,7 @@ effect(() => {
   stream?.watch(topics());
 });
 
-/** What this tab wants to hear about, and what a person can see on it now. */
+/** Stream topics of this tab, and the conversation that is visible in it. */
 function topics() {
   const id = conversation.peek()?.id;
   const seen = document.visibilityState === "visible" ? [`seen:${id ?? "app"}`] : [];
@@ -267,7 +267,7 @@ function topics() {
 
 addEventListener("visibilitychange", () => stream?.watch(topics()));
 
-/** Begin a conversation with a first message, and show it. @type {(text: string, id: string, files?: string[]) => Promise<void>} */
+/** Create a conversation with a first message, and show it. @type {(text: string, id: string, files?: string[]) => Promise<void>} */
 export async function begin(text, id, files = []) {
   const [visit, commands] = [visits, [...choices.peek().values()]];
   /** @type {ConversationMessage[]} */
@@ -278,7 +278,7 @@ export async function begin(text, id, files = []) {
     /** @type {BegunSession} */
     const { session_id } = await post("/web/sessions", { text, id, files, commands, stream: stream?.id ?? "" });
     choices.value = new Map();
-    if (visit !== visits) return; // the person has gone elsewhere
+    if (visit !== visits) return; // the user has navigated
     const shown = new Conversation(session_id);
     shown.begin(text, messages.filter((one) => one.session === session_id));
     moveDraft("", session_id);
@@ -304,9 +304,9 @@ export async function deliver(shown, message) {
 }
 
 /**
- * Run a slash command, in the conversation on the screen or in a new one.
+ * Run a slash command in the open conversation or in a new one.
  * @param {string} text
- * @returns {Promise<string[]>} What it shows.
+ * @returns {Promise<string[]>} Output of the command.
  */
 export async function runCommand(text) {
   const shown = conversation.peek();
@@ -325,14 +325,14 @@ export async function changeSession(id, changes) {
   mergeRows([row], []);
 }
 
-/** Delete a conversation for good. @param {string} id */
+/** Delete a conversation permanently. @param {string} id */
 export async function deleteSession(id) {
   await request("DELETE", `/web/sessions/${id}`);
   if (path.peek() === `/c/${id}`) navigate("/", { replace: true });
   mergeRows([], [id]);
 }
 
-/** Run something, and show its failure. @param {() => Promise<unknown>} action */
+/** Run an action and show its error; return whether it succeeded. @param {() => Promise<unknown>} action */
 export async function attempt(action) {
   try {
     await action();

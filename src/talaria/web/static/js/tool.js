@@ -1,5 +1,5 @@
 /**
- * What a tool call has inside: its input, the changes it made as a coloured diff, and its output.
+ * Body of a tool call: its input, its changes as a coloured diff, and its output.
  * @module
  */
 import { h, useSignal } from "../vendor/preact.js";
@@ -13,9 +13,9 @@ import { attempt } from "./state.js";
 /** @import { ToolEntry } from "./turn.js" */
 
 const MOST_SHOWN = 20_000;
-/** The output of a tool that has changed a file. */
+/** Output of a tool that has changed a file. */
 const DIFF = /^(?:.+:\n)?@@ -\d+(?:,\d+)? \+\d+/;
-/** A note in an output that was too long for the model: the file that has all of it. */
+/** Note in an output that was too long for the model, with the file that has all of it. */
 const OMITTED = /\[… [^\]]* omitted; .* is in \S*?([\w-]+\.txt); use read_file …\]/;
 
 /** @type {(props: { conversation: Conversation, entry: ToolEntry }) => Child} */
@@ -58,8 +58,8 @@ const caption = (text) => p({ class: "caption" }, text);
 const textView = (text) => pre({ tabIndex: 0 }, code(null, cut(text)));
 
 /**
- * The arguments of a call as text. A change of a file is a diff instead: the one that the tool reported, or the one in
- * its arguments, since the transcript holds no other.
+ * Split the arguments of a call into text and a diff. The diff is the one that the tool reported, or one made from the
+ * arguments, because the transcript has no other.
  * @param {{ input: string, diff: string }} entry
  */
 export function splitInput({ input, diff }) {

@@ -1,5 +1,5 @@
 /**
- * A turn as a list of entries: the same for a turn that is running and for one read from the transcript.
+ * Entries of a turn, from the events of a running turn or from the messages of the transcript.
  * @module
  */
 import { Blocks } from "./markdown.js";
@@ -41,12 +41,12 @@ import { Blocks } from "./markdown.js";
 
 const MOST_PROGRESS = 20_000;
 const PROMPT = "prompt";
-/** The instructions that `/plan` puts before a task. */
+/** Instructions that `/plan` puts before a task. */
 const PLAN_INSTRUCTIONS = /^Plan mode is on: until a plan is approved, .*\n\n(?=.)/;
 /** Author of the message with which images of tools reach the model. */
 const TOOLS = "tools";
 const FILE_TOOLS = new Set(["send_file", "image_generate", "speak", "browser"]);
-/** What those tools report about a file that they send. */
+/** Report of these tools about a file that they send. */
 const SENDS_FILE = /(?:^|\s)Sending .+ to /;
 
 /** @returns {Turn} */
@@ -55,7 +55,7 @@ export function newTurn(id = "") {
 }
 
 /**
- * Apply events in order, and return the turn, which is a new object.
+ * Apply events in order and return the turn as a new object.
  * @param {Turn | null} before
  * @param {readonly TurnEvent[]} events
  * @returns {Turn | null}
@@ -74,7 +74,7 @@ export function applyEvents(before, events) {
   return turn && isPrompt(turn) && !turn.entries.length ? null : turn;
 }
 
-/** Whether this is no turn, but the question of a command. @type {(turn: Turn) => boolean} */
+/** Whether this is the question of a command instead of a turn. @type {(turn: Turn) => boolean} */
 export const isPrompt = (turn) => turn.id === PROMPT;
 
 /** @type {(turn: Turn, event: TurnEvent) => void} */
@@ -115,7 +115,7 @@ function apply(turn, event) {
       });
       break;
     case "approval_asked":
-      if (entries.some((one) => isOpenQuestion(one) && one.id === event.id)) break; // also in the snapshot
+      if (entries.some((one) => isOpenQuestion(one) && one.id === event.id)) break; // was in the snapshot
       entries.push({
         kind: "approval",
         id: event.id,
@@ -159,7 +159,7 @@ function apply(turn, event) {
   }
 }
 
-/** A new kind of event fails the type check here. @param {never} _event */
+/** Fail the type check if an event type is not handled. @param {never} _event */
 function ignore(_event) {}
 
 /** @type {(turn: Turn, event: Extract<TurnEvent, { type: "answered" | "stopped" | "out_of_budget" | "failed" }>) => void} */
@@ -205,8 +205,8 @@ function textEntry(text, at) {
 }
 
 /**
- * What a person said, without what stands around it for the model: the instructions of plan mode before it, and the
- * content of files mentioned with `@` after it.
+ * Extract the user's own text from a message to the model: without the instructions of plan mode before it and the
+ * content of mentioned files after it.
  * @type {(text: string) => UserEntry}
  */
 export function parseUserText(whole) {
@@ -225,7 +225,7 @@ function toolEntry(id, name, summary, input) {
 }
 
 /**
- * Messages of the transcript as entries, each with the number of its message.
+ * Convert messages of the transcript to entries, each with the number of its message.
  * @param {readonly TranscriptMessage[]} messages
  * @returns {{ seq: number, entry: Entry }[]}
  */
@@ -243,7 +243,7 @@ export function entriesOf(messages) {
 }
 
 /**
- * Entries of the transcript with a key for each: the number of its message, and its place in that.
+ * Add a key to each entry of the transcript: the number of its message and its position in that.
  * @type {(past: readonly { seq: number, entry: Entry }[]) => { key: string, seq: number, entry: Entry }[]}
  */
 export function withKeys(past) {
@@ -264,13 +264,13 @@ function userEntry(message) {
   return { ...entry, author: message.author, at: message.at, files: [...(entry.files ?? []), ...files] };
 }
 
-/** Add images that a tool gave to the model to its call. @type {(found: { seq: number, entry: Entry }[], message: TranscriptMessage) => void} */
+/** Add images from a tool to the entry of its call. @type {(found: { seq: number, entry: Entry }[], message: TranscriptMessage) => void} */
 function addImages(found, message) {
   const tool = found.findLast((one) => one.entry.kind === "tool")?.entry;
   if (tool?.kind === "tool") tool.files = message.parts.filter((part) => part.type === "file");
 }
 
-/** What was delivered next to the transcript. @type {(notice: NoticeView) => Entry[]} */
+/** Convert a delivery outside the transcript to entries. @type {(notice: NoticeView) => Entry[]} */
 export function noticeEntries(notice) {
   /** @type {Entry[]} */
   const files = notice.files.length ? [{ kind: "files", files: notice.files }] : [];
@@ -278,7 +278,7 @@ export function noticeEntries(notice) {
 }
 
 /**
- * Entries of a running turn with what was delivered during it: a file after the call that sent it, the rest at the end.
+ * Merge deliveries into the entries of a running turn: a file after the call that sent it, the rest at the end.
  * @type {(entries: readonly Entry[], notices: readonly NoticeView[]) => { key: string, entry: Entry }[]}
  */
 export function withNotices(entries, notices) {
@@ -325,7 +325,7 @@ function addResults(found, message) {
 }
 
 /**
- * The first value of a call's arguments, in one line.
+ * Summarise the arguments of a call: its first value, in one line.
  * @param {string} json
  */
 export function summarise(json) {

@@ -1,5 +1,5 @@
 /**
- * Messages that could not be sent: they wait in this browser until the server can be reached, and are sent once.
+ * Messages that could not be sent: stored in this browser until the server can be reached, and sent once.
  * @module
  */
 import { describe, post, RequestFailed } from "./server.js";
@@ -33,7 +33,7 @@ export function storeUnsent(message) {
   setTimeout(sendUnsent, RETRY_MILLISECONDS);
 }
 
-/** Send the unsent messages, oldest first; their ids make a repeated one count once. */
+/** Send the stored messages, oldest first; the server ignores repeated ids. */
 export async function sendUnsent() {
   if (sending) return;
   sending = true;

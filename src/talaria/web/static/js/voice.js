@@ -1,5 +1,5 @@
 /**
- * Voice input: a recording becomes text in the composer. Loaded where recordings can be transcribed.
+ * Voice input: transcribes a recording into the composer. Loaded if the server can transcribe.
  * @module
  */
 import { useLayoutEffect, useRef, useSignal } from "../vendor/preact.js";
@@ -11,12 +11,12 @@ import { attempt } from "./state.js";
 
 const LONGEST_MILLISECONDS = 300_000;
 
-/** Speak instead of typing. @type {(props: { text: Signal<string> }) => Child} */
+/** Button that starts and ends a recording. @type {(props: { text: Signal<string> }) => Child} */
 export function VoiceButton({ text }) {
   const current = useSignal(/** @type {Recording | null} */ (null));
   const busy = useSignal(false);
   const isOpen = useRef(true);
-  useLayoutEffect(() => () => { // at once; other effects end after the next frame
+  useLayoutEffect(() => () => { // immediately; other effects end after the next frame
     isOpen.current = false;
     current.peek()?.cancel(); // a recording ends with the composer
   }, []);
@@ -50,10 +50,10 @@ export function VoiceButton({ text }) {
   );
 }
 
-/** A recording: its text, or its end without one. @typedef {{ transcribe: () => Promise<string>, cancel: () => void }} Recording */
+/** Running recording, which can be transcribed or cancelled. @typedef {{ transcribe: () => Promise<string>, cancel: () => void }} Recording */
 
 /**
- * Record until the result is used, or for five minutes.
+ * Record until the recording is transcribed or cancelled, for at most five minutes.
  * @returns {Promise<Recording>}
  */
 async function record() {

@@ -14,7 +14,7 @@ import { emptyState, failureNotice, PageFrame, useLoaded } from "./frame.js";
 /** @import { AgentBrowserView, BrowserInput } from "../wire.d.ts" */
 
 /**
- * A picture of a page; without an image, only the rest has changed.
+ * Frame of the live view; without an image, only the other fields have changed.
  * @typedef {{ image?: string, width?: number, height?: number, url?: string, title?: string, dialog?: string }} ViewFrame
  */
 
@@ -152,7 +152,7 @@ function dialogNotice(text, send) {
 }
 
 /**
- * Draw a picture, unless a newer one has arrived by the time it is decoded.
+ * Draw an image, unless a newer one has arrived by the time it is decoded.
  * @param {string} image
  * @param {HTMLCanvasElement} screen
  * @param {() => boolean} isNewer
@@ -167,7 +167,7 @@ async function draw(image, screen, isNewer) {
 }
 
 /**
- * Pixels of the page under a pointer.
+ * Position of the pointer in pixels of the page.
  * @param {PointerEvent} event
  * @param {ViewFrame} frame
  */
@@ -179,7 +179,7 @@ function locate(event, frame) {
   };
 }
 
-/** Pass a key on, except Tab, which leaves the view. @type {(event: KeyboardEvent, send: (...inputs: BrowserInput[]) => void) => void} */
+/** Forward a key, except Tab, which leaves the view. @type {(event: KeyboardEvent, send: (...inputs: BrowserInput[]) => void) => void} */
 function pressKey(event, send) {
   if (event.ctrlKey || event.metaKey || event.altKey) return;
   if (event.key.length === 1) send({ kind: "type", text: event.key });

@@ -1,5 +1,5 @@
 /**
- * Keys of the HTTP API: a new one is shown once.
+ * Page of the keys of the HTTP API. A new key is shown once.
  * @module
  */
 import { h, useSignal } from "../../vendor/preact.js";

@@ -88,7 +88,7 @@ function ProcessCard({ process, reload }) {
   );
 }
 
-/** The output of a process, followed while it is unfolded. @type {(props: { process: ProcessView }) => Child} */
+/** Output of a process, followed while it is expanded. @type {(props: { process: ProcessView }) => Child} */
 function Output({ process }) {
   const open = useSignal(false);
   const text = useSignal("");

@@ -1,5 +1,5 @@
 /**
- * Browsers that are signed in, and how others get in.
+ * Signed-in browsers, and codes to sign in others.
  * @module
  */
 import { h, useEffect, useSignal } from "../../vendor/preact.js";
@@ -139,7 +139,7 @@ function AddDevice({ people }) {
   );
 }
 
-/** A QR code from its modules. @type {(rows: string[]) => Child} */
+/** QR code, drawn from its rows of modules. @type {(rows: string[]) => Child} */
 export function qrCode(rows) {
   const quiet = 3;
   const size = rows.length + 2 * quiet;

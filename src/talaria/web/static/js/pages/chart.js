@@ -7,7 +7,7 @@ import { div, li, p, span, ul } from "../elements.js";
 
 /** @import { Child } from "../../vendor/preact.d.ts" */
 
-/** A member with its total as text. @typedef {{ name: string, values: number[], total: string }} Member */
+/** Series of the chart, with its total as text. @typedef {{ name: string, values: number[], total: string }} Member */
 /** @typedef {{ label: string, tick: string }} Column */
 
 const WIDE = 960;
@@ -17,10 +17,10 @@ const LEFT = 64;
 const BOTTOM = 28;
 const TOP = 10;
 const LINES = 4;
-/** Members with a colour of their own; the rest are one. */
+/** Number of members with a colour of their own; the rest are combined. */
 export const MOST_MEMBERS = 7;
 
-/** A scale that begins at zero: the distance of its lines, and how many there are.
+/** Compute a scale from zero: the distance between its lines, and their number.
  * @type {(most: number) => { step: number, lines: number }} */
 export function makeScale(most) {
   if (most <= 0) return { step: 1, lines: 1 };
@@ -30,7 +30,7 @@ export function makeScale(most) {
   return { step, lines: Math.ceil((most * 0.999) / step) };
 }
 
-/** The largest members, and all others as one.
+/** Return the largest members, and all others combined.
  * @type {(members: Member[], format: (value: number) => string) => Member[]} */
 export function limitMembers(members, format) {
   const sorted = [...members].sort((one, other) => sum(other.values) - sum(one.values));
@@ -40,7 +40,7 @@ export function limitMembers(members, format) {
   return [...sorted.slice(0, MOST_MEMBERS), { name: "Others", values, total: format(sum(values)) }];
 }
 
-/** Sums of groups of neighbours, counted from the end. @type {(values: number[], size: number) => number[]} */
+/** Sum groups of adjacent values, counted from the end. @type {(values: number[], size: number) => number[]} */
 export function sumGroups(values, size) {
   /** @type {number[]} */
   const sums = [];
@@ -125,7 +125,7 @@ function stack(members, place, end, height) {
   });
 }
 
-/** The width of the drawing: on a small screen it is not shrunk so much. @type {() => number} */
+/** Width of the drawing, smaller on a small screen so that its text stays readable. @type {() => number} */
 function useWidth() {
   const query = matchMedia("(max-width: 760px)");
   const narrow = useSignal(query.matches);

@@ -1,5 +1,5 @@
 /**
- * Controls that pages share: panels, buttons that wait, switches and lists of texts.
+ * Controls shared by pages: panels, action buttons, switches, lists of texts and forms.
  * @module
  */
 import { useEffect, useSignal } from "../../vendor/preact.js";
@@ -8,10 +8,10 @@ import { attempt } from "../state.js";
 
 /** @import { Child, VNode } from "../../vendor/preact.d.ts" */
 
-/** How long a button that wants a second click waits for it. */
+/** Time within which the second click must follow the first. */
 const CONFIRM_MILLISECONDS = 4000;
 
-/** A part of a page with a heading. @type {(title: string, about: Child, ...children: Child[]) => VNode} */
+/** Section of a page with a heading. @type {(title: string, about: Child, ...children: Child[]) => VNode} */
 export const panel = (title, about, ...children) =>
   section(
     { class: "panel", "aria-label": title },
@@ -19,11 +19,11 @@ export const panel = (title, about, ...children) =>
     ...children,
   );
 
-/** Text of the control that an event comes from. @type {(event: Event) => string} */
+/** Value of the control that an event comes from. @type {(event: Event) => string} */
 export const textOf = (event) => /** @type {HTMLInputElement} */ (event.target).value;
 
 /**
- * A button that waits for what it does, and shows failures. With `confirm` it asks for a second click.
+ * Button that is disabled while its action runs and shows errors. With `confirm` it requires a second click.
  * @type {(props: {
  *   label: Child, onRun: () => Promise<unknown>, class?: string, confirm?: string, name?: string, disabled?: boolean,
  * }) => Child}
@@ -60,7 +60,7 @@ export function ActionButton({ label: text, onRun, class: kind = "", confirm = "
 }
 
 /**
- * A switch, named by `label`.
+ * Switch with a label.
  * @type {(props: { label: string, on: boolean, onSwitch: (on: boolean) => void, id?: string, disabled?: boolean, describedBy?: string }) => Child}
  */
 export function Switch({ label: text, on, onSwitch, id, disabled = false, describedBy }) {
@@ -80,7 +80,7 @@ export function Switch({ label: text, on, onSwitch, id, disabled = false, descri
   );
 }
 
-/** A row with a text on the left and controls on the right. @type {(title: Child, about: Child, ...controls: Child[]) => VNode} */
+/** Row with text on the left and controls on the right. @type {(title: Child, about: Child, ...controls: Child[]) => VNode} */
 export const settingRow = (title, about, ...controls) =>
   div(
     { class: "setting-row" },
@@ -89,7 +89,7 @@ export const settingRow = (title, about, ...controls) =>
   );
 
 /**
- * A list of texts: each can be removed, and more added.
+ * Editable list of texts.
  * @type {(props: {
  *   id: string, label: string, values: string[], onChange: (values: string[]) => unknown, about?: Child, placeholder?: string, disabled?: boolean,
  * }) => Child}
@@ -149,7 +149,7 @@ export function ListEditor({ id, label: text, values, onChange, about = null, pl
   );
 }
 
-/** A labelled line of text. @type {(id: string, text: string, value: string, onInput: (text: string) => void, more?: object) => VNode} */
+/** Labelled text field. @type {(id: string, text: string, value: string, onInput: (text: string) => void, more?: object) => VNode} */
 export const textField = (id, text, value, onInput, more = {}) =>
   div(
     { class: "field" },
@@ -168,7 +168,7 @@ export const textField = (id, text, value, onInput, more = {}) =>
 /** Forms whose submission is being handled. @type {WeakSet<EventTarget>} */
 const submitting = new WeakSet();
 
-/** A form that runs something when it is submitted, and nothing again until that is done. @type {(kind: string, onSubmit: () => unknown, ...children: Child[]) => VNode} */
+/** Form that ignores submissions while one is being handled. @type {(kind: string, onSubmit: () => unknown, ...children: Child[]) => VNode} */
 export const plainForm = (kind, onSubmit, ...children) =>
   form(
     {

@@ -1,5 +1,5 @@
 /**
- * The doctor: all checks of the profile, with advice.
+ * Doctor: all checks of the profile, with advice.
  * @module
  */
 import { h, useSignal } from "../../vendor/preact.js";
@@ -53,7 +53,7 @@ function summarize(checks) {
   return `${parts.filter(Boolean).join(" and ")} found.`;
 }
 
-/** Problems first. @type {(checks: CheckView[]) => CheckView[]} */
+/** Sort checks, problems first. @type {(checks: CheckView[]) => CheckView[]} */
 function sortChecks(checks) {
   const order = { fault: 0, warning: 1, ok: 2 };
   return [...checks].sort((one, other) => order[one.state] - order[other.state]);

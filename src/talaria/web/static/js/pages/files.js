@@ -1,5 +1,5 @@
 /**
- * Files of conversations: what the agent was given, and what it has made or sent.
+ * Files of conversations: those that the agent received, and those that it created or sent.
  * @module
  */
 import { h, useSignal } from "../../vendor/preact.js";

@@ -1,5 +1,5 @@
 /**
- * The first run: three ways to a model that answers.
+ * First setup of a model: a provider, a local server, or the built-in model.
  * @module
  */
 import { h, useSignal } from "../../vendor/preact.js";
@@ -15,7 +15,7 @@ import { KeyForm, OwnServer } from "./providers.js";
 
 const POPULAR = ["openai", "anthropic", "google", "openrouter"];
 
-/** The first run: three ways to a model. @type {(props: ModelsProps) => Child} */
+/** Three ways to set up the first model. @type {(props: ModelsProps) => Child} */
 export function FirstModel({ view, changed }) {
   const local = view.providers.filter((one) => one.local && one.running);
   const done = async () => {
@@ -83,7 +83,7 @@ export function FirstModel({ view, changed }) {
   );
 }
 
-/** A provider with a key. @type {(props: { view: ModelsView, done: () => Promise<void> }) => Child} */
+/** Form for a provider with a key. @type {(props: { view: ModelsView, done: () => Promise<void> }) => Child} */
 function KeyWay({ view, done }) {
   const remote = view.providers.filter((one) => one.key_name && !one.local);
   const popular = POPULAR.flatMap((name) => remote.filter((one) => one.name === name));

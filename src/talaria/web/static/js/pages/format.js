@@ -1,11 +1,11 @@
 /**
- * Numbers, amounts, durations and times for people.
+ * Formatting of numbers, amounts, durations and times.
  * @module
  */
 
 const MICRODOLLARS = 1_000_000;
 
-/** A short number: 1,234 or 1.2M. @type {(value: number) => string} */
+/** Format a number briefly: 1,234 or 1.2M. @type {(value: number) => string} */
 export function formatNumber(value) {
   for (const [size, unit] of /** @type {const} */ ([[1e9, "B"], [1e6, "M"], [1e4, "k"]])) {
     if (value >= size) {
@@ -16,22 +16,22 @@ export function formatNumber(value) {
   return Math.round(value).toLocaleString("en");
 }
 
-/** An amount of money, with more digits for small amounts. @type {(microdollars: number) => string} */
+/** Format an amount of money, with more digits for small amounts. @type {(microdollars: number) => string} */
 export function formatMoney(microdollars) {
   const dollars = microdollars / MICRODOLLARS;
   if (dollars === 0) return "$0";
-  const digits = Math.min(Math.max(1 - Math.floor(Math.log10(dollars)), 2), 6); // small amounts have two that count
+  const digits = Math.min(Math.max(1 - Math.floor(Math.log10(dollars)), 2), 6); // two significant digits for small amounts
   return `$${dollars.toLocaleString("en", { minimumFractionDigits: 2, maximumFractionDigits: digits })}`;
 }
 
-/** What something has cost; calls without a known price are never counted as free.
+/** Format a cost; calls without a known price are never counted as free.
  * @type {(microdollars: number, unpriced: number) => string} */
 export function formatCost(microdollars, unpriced) {
   if (!unpriced) return formatMoney(microdollars);
   return microdollars ? `${formatMoney(microdollars)} + unknown` : "Unknown";
 }
 
-/** A duration in its largest units. @type {(seconds: number) => string} */
+/** Format a duration in its largest units. @type {(seconds: number) => string} */
 export function formatDuration(seconds) {
   if (seconds < 1) return `${Math.round(seconds * 1000)} ms`;
   if (seconds < 60) return `${seconds < 10 ? seconds.toFixed(1) : Math.round(seconds)} s`;
@@ -40,7 +40,7 @@ export function formatDuration(seconds) {
   return `${Math.round(seconds / 86_400)} days`;
 }
 
-/** A moment near now as a distance, any other as a date. @type {(at: Date, now?: Date) => string} */
+/** Format a time near now relative to now, any other as a date. @type {(at: Date, now?: Date) => string} */
 export function formatMoment(at, now = new Date()) {
   const minutes = Math.round((at.getTime() - now.getTime()) / 60_000);
   const distance = Math.abs(minutes);

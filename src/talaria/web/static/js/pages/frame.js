@@ -1,5 +1,5 @@
 /**
- * What all pages have in common: the head with a title, and how their data is loaded.
+ * Common parts of pages: frame with a title, loading of data, and style sheets.
  * @module
  */
 import { h, useEffect, useRef, useSignal } from "../../vendor/preact.js";
@@ -10,11 +10,11 @@ import { acceptInOrder } from "./request_order.js";
 
 /** @import { Child, Signal } from "../../vendor/preact.d.ts" */
 
-/** The file of the styles of all pages. */
+/** Style sheet of all pages. */
 export const COMMON_STYLES = "pages.css";
 
 /**
- * A page: its title, `actions` beside it, and its content.
+ * Page with its title, `actions` next to it, and its content.
  * @type {(props: { title: string, actions?: Child, wide?: boolean, children?: Child }) => Child}
  */
 export function PageFrame({ title, actions = null, wide = false, children }) {
@@ -40,8 +40,8 @@ export function PageFrame({ title, actions = null, wide = false, children }) {
 }
 
 /**
- * A page of cards with a button for another one. `form` gets a function that closes it, `content` one that opens it
- * unless it is open.
+ * Page of cards with a button that adds one. `form` gets a function that closes the form; `content` gets one that opens
+ * it, or `null` while it is open.
  * @type {(props: {
  *   title: string, add: string, failure: string, form: (onClose: () => void) => Child, content: (onOpen: (() => void) | null) => Child[],
  * }) => Child}
@@ -67,13 +67,13 @@ export function CardPage({ title, add, failure, form, content }) {
 /**
  * @template T
  * @typedef {object} Loaded
- * @property {Signal<T | null>} data What was loaded; `null` until then.
- * @property {Signal<string>} failure Why it could not be loaded; empty if it could.
+ * @property {Signal<T | null>} data Loaded data; `null` until then.
+ * @property {Signal<string>} failure Error message; empty if the data was loaded.
  * @property {() => Promise<void>} reload Load it again.
  */
 
 /**
- * Load something when a page opens, and again when `address` changes.
+ * Load data when a page opens, and again when `address` changes.
  * @template T
  * @param {string} address
  * @returns {Loaded<T>}
@@ -101,7 +101,7 @@ export function useLoaded(address) {
 }
 
 /**
- * Load something, and again whenever the server says that this page has changed, or the line was down.
+ * Load data, and load it again when the server reports a change of this page, or after a lost connection.
  * @template T
  * @param {string} address
  * @param {string} topic
@@ -124,23 +124,23 @@ export function useLive(address, topic) {
   return loaded;
 }
 
-/** A function that runs a change and then loads the page again. @type {(reload: () => Promise<void>) => (change: () => unknown) => () => Promise<void>} */
+/** Create a function that runs a change and then loads the page again. @type {(reload: () => Promise<void>) => (change: () => unknown) => () => Promise<void>} */
 export const reloadAfter = (reload) => (change) => async () => {
   await change();
   await reload();
 };
 
-/** Styles that have been asked for, by file. @type {Map<string, { link: HTMLLinkElement, loading: Promise<void> }>} */
+/** Requested style sheets, by file. @type {Map<string, { link: HTMLLinkElement, loading: Promise<void> }>} */
 const styles = new Map();
 
-/** Apply the styles of one page, and no longer those of others; empty for none. @type {(file: string) => void} */
+/** Enable the style sheet of one page and disable those of others; empty for none. @type {(file: string) => void} */
 export function useOnly(file) {
   for (const [name, { link }] of styles) {
     if (name !== COMMON_STYLES && link.sheet) link.sheet.disabled = name !== file;
   }
 }
 
-/** Load a file of styles, once; a failure leaves the page plain. @type {(file: string) => Promise<void>} */
+/** Load a style sheet once; if that fails, the page stays unstyled. @type {(file: string) => Promise<void>} */
 export function addStyles(file) {
   const known = styles.get(file);
   if (known) return known.loading;
@@ -155,8 +155,8 @@ export function addStyles(file) {
   return loading;
 }
 
-/** What stands where there is nothing to list. @type {(text: string, ...more: Child[]) => Child} */
+/** Placeholder for an empty list. @type {(text: string, ...more: Child[]) => Child} */
 export const emptyState = (text, ...more) => div({ class: "empty-state" }, p(null, text), ...more);
 
-/** A failure, as a notice. @type {(text: string) => Child} */
+/** Error message as a notice. @type {(text: string) => Child} */
 export const failureNotice = (text) => (text ? p({ class: "notice error", role: "alert" }, text) : null);

@@ -1,5 +1,5 @@
 /**
- * The gateway: its processes and networks, undelivered messages, and handoffs under way.
+ * Gateway: processes, networks, undelivered messages, and running handoffs.
  * @module
  */
 import { h } from "../../vendor/preact.js";

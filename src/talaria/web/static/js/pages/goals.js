@@ -1,5 +1,5 @@
 /**
- * Goals of all conversations: state, budgets, verdicts, and how to set, pause, resume and clear them.
+ * Goals of all conversations: state, budgets and verdicts, with actions to set, pause, resume and clear them.
  * @module
  */
 import { h, useEffect, useRef, useSignal } from "../../vendor/preact.js";
@@ -191,7 +191,7 @@ function budgetView(budget) {
 /** @type {(verdict: VerdictView) => Child} */
 const verdictChip = (verdict) => stateChip(verdict.verdict, verdict.verdict);
 
-/** The verdicts so far, loaded when they are unfolded. @type {(props: { session: string, count: string }) => Child} */
+/** Verdicts so far, loaded when they are expanded. @type {(props: { session: string, count: string }) => Child} */
 function Verdicts({ session, count }) {
   const open = useSignal(false);
   const found = useSignal(/** @type {VerdictView[] | null} */ (null));
@@ -230,7 +230,7 @@ function Verdicts({ session, count }) {
   );
 }
 
-/** A goal as it was written. @type {(goal: GoalView) => string} */
+/** Source text of a goal. @type {(goal: GoalView) => string} */
 function goalText(goal) {
   const { contract } = goal;
   /** @type {[string, string | undefined][]} */

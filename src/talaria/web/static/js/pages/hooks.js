@@ -1,5 +1,5 @@
 /**
- * Hooks: programs of the owner that run on events. They can be written, changed and switched off here.
+ * Hooks: programs of the owner that run on events. They can be created, edited and switched off here.
  * @module
  */
 import { h, useEffect, useSignal } from "../../vendor/preact.js";
@@ -78,7 +78,7 @@ function HookCard({ one, reload }) {
   );
 }
 
-/** The files of a hook, loaded when they are unfolded. @type {(props: { one: HookView, reload: () => Promise<void> }) => Child} */
+/** Files of a hook, loaded when they are expanded. @type {(props: { one: HookView, reload: () => Promise<void> }) => Child} */
 function HookFold({ one, reload }) {
   const open = useSignal(false);
   const files = useSignal(/** @type {HookFiles | null} */ (null));

@@ -1,5 +1,5 @@
 /**
- * The form of a job: a sentence in plain English, the next five runs that it means, and more options.
+ * Form of a job: a schedule in plain English, a preview of its next five runs, and options.
  * @module
  */
 import { useEffect, useSignal } from "../../vendor/preact.js";
@@ -15,7 +15,7 @@ const BROWSER_ZONE = Intl.DateTimeFormat().resolvedOptions().timeZone;
 
 /** @typedef {{ job: JobView | null, onDone: () => Promise<void>, onCancel: () => void }} JobFormProps */
 
-/** A form for a new job, or for a job that is there. @type {(props: JobFormProps) => Child} */
+/** Form for a new or existing job. @type {(props: JobFormProps) => Child} */
 export function JobForm({ job, onDone, onCancel }) {
   const text = useSignal("");
   const prompt = useSignal(job?.prompt ?? "");
@@ -90,7 +90,7 @@ function useOptions(job) {
   };
 }
 
-/** What a text means, a moment after it was typed. @type {(text: string, zone: string) => { found: Signal<JobPreview | null>, failure: Signal<string> }} */
+/** Preview of a schedule, loaded a moment after it was typed. @type {(text: string, zone: string) => { found: Signal<JobPreview | null>, failure: Signal<string> }} */
 function usePreview(text, zone) {
   const found = useSignal(/** @type {JobPreview | null} */ (null));
   const failure = useSignal("");
@@ -158,7 +158,7 @@ function field(id, name, value, { hint = "", long = false } = {}) {
 /** @type {(event: Event) => string} */
 const valueOf = (event) => /** @type {HTMLInputElement} */ (event.target).value;
 
-/** The options that are filled in. @type {(options: Record<string, Signal<string>>) => Record<string, unknown>} */
+/** Options that are filled in. @type {(options: Record<string, Signal<string>>) => Record<string, unknown>} */
 function filled(options) {
   const entries = Object.entries(options).map(([name, value]) => [name, value.peek().trim()]).filter(([, value]) =>
     value
@@ -166,7 +166,7 @@ function filled(options) {
   return Object.fromEntries(entries.map(([name, value]) => [name, convert(name ?? "", value ?? "")]));
 }
 
-/** What has been changed of a job. @type {(job: JobView, when: string, prompt: string, options: Record<string, Signal<string>>) => Record<string, unknown>} */
+/** Changed fields of a job. @type {(job: JobView, when: string, prompt: string, options: Record<string, Signal<string>>) => Record<string, unknown>} */
 function changes(job, when, prompt, options) {
   /** @type {Record<string, string>} */
   const before = {

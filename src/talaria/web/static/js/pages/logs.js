@@ -1,5 +1,5 @@
 /**
- * The log: its end, followed as it grows, filtered by level, text and conversation.
+ * Log: its latest entries, followed as it grows, filtered by level, text and conversation.
  * @module
  */
 import { h, useEffect, useRef, useSignal } from "../../vendor/preact.js";
@@ -77,7 +77,7 @@ function filterField(id, name, value) {
   );
 }
 
-/** The entries for a query; new ones are added as the log grows.
+/** Load the entries for a query, and append new ones as the log grows.
  * @param {string} query
  * @param {Signal<boolean>} following */
 function useLog(query, following) {
@@ -88,7 +88,7 @@ function useLog(query, following) {
   const isFirst = useRef(true);
   const current = useRef(query);
   current.current = query;
-  /** Entries, or `null` if there are none or another query was made since. @type {(more: string) => Promise<LogView | null>} */
+  /** Load entries; `null` on failure or if the query has changed since. @type {(more: string) => Promise<LogView | null>} */
   const read = async (more) => {
     const sent = current.current;
     try {
@@ -103,7 +103,7 @@ function useLog(query, following) {
     }
   };
   useEffect(() => {
-    end.current = -1; // nothing is added before this query is answered
+    end.current = -1; // append nothing before the response to this query
     const timer = setTimeout(async () => {
       const page = await read("");
       if (!page) return;

@@ -1,5 +1,5 @@
 /**
- * What the agent remembers about a person: read, add, change and forget.
+ * Memory of the agent about a person: read, add, change and delete facts.
  * @module
  */
 import { h, useSignal } from "../../vendor/preact.js";

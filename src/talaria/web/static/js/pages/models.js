@@ -1,5 +1,5 @@
 /**
- * Models and keys: which model answers and why, the others that can be used, providers and fallbacks.
+ * Models and keys: the current model and where it is set, other usable models, providers and fallbacks.
  * @module
  */
 import { h, useEffect, useSignal } from "../../vendor/preact.js";
@@ -56,7 +56,7 @@ function Answering({ view }) {
   );
 }
 
-/** A button that sends a small request to a model. @type {(props: { name: string, quiet?: boolean }) => Child} */
+/** Button that sends a small request to a model. @type {(props: { name: string, quiet?: boolean }) => Child} */
 export function TestButton({ name, quiet = false }) {
   const result = useSignal(/** @type {ModelTest | null} */ (null));
   const shown = result.value;

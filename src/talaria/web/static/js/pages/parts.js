@@ -12,11 +12,11 @@ import { formatMoment } from "./format.js";
 /** @type {Record<string, string>} */
 const SURFACES = { api: "API", cli: "Terminal", cron: "Schedule", delegate: "Delegated tasks", python: "Python" };
 
-/** The name of a surface. @type {(name: string) => string} */
+/** Display name of a surface. @type {(name: string) => string} */
 export const surfaceLabel = (name) => SURFACES[name] ?? name.charAt(0).toUpperCase() + name.slice(1);
 
 /**
- * One choice out of a few.
+ * Control to choose one of a few options.
  * @template {string} T
  * @param {{ label: string, value: T, options: readonly (readonly [T, string])[], onChange: (value: T) => void }} props
  * @returns {Child}
@@ -35,7 +35,7 @@ export function Segments({ label, value, options, onChange }) {
   );
 }
 
-/** Something to unfold, which knows whether it is. @type {(open: Signal<boolean>, title: Child[], ...children: Child[]) => VNode} */
+/** Collapsible section bound to an open/closed signal. @type {(open: Signal<boolean>, title: Child[], ...children: Child[]) => VNode} */
 export const fold = (open, title, ...children) =>
   details(
     {
@@ -47,7 +47,7 @@ export const fold = (open, title, ...children) =>
     ...children,
   );
 
-/** A number with what it means. @type {(label: string, value: Child, note?: Child) => Child} */
+/** Number with a label. @type {(label: string, value: Child, note?: Child) => Child} */
 export const stat = (label, value, note = null) =>
   div(
     { class: "stat" },
@@ -56,7 +56,7 @@ export const stat = (label, value, note = null) =>
     note ? p({ class: "caption" }, note) : null,
   );
 
-/** A state as a coloured chip. @type {(state: string, text?: string) => Child} */
+/** State as a coloured chip. @type {(state: string, text?: string) => Child} */
 export const stateChip = (state, text = state) => span({ class: "state", "data-state": state }, text);
 
 /** A link within the app. @type {(to: string, ...content: Child[]) => Child} */
@@ -65,13 +65,13 @@ export const link = (to, ...content) => a({ href: to, onClick: (event) => follow
 /** A link to a conversation. @type {(id: string, title: string) => Child} */
 export const conversationLink = (id, title) => link(`/c/${id}`, title || "Untitled conversation");
 
-/** A sentence in which commands stand between backticks. @type {(text: string) => Child[]} */
+/** Sentence with commands between backticks, shown as code. @type {(text: string) => Child[]} */
 export const withCode = (text) => text.split("`").map((part, place) => (place % 2 ? code({ key: place }, part) : part));
 
-/** A moment, with its full form as a hint. @type {(at: string) => Child} */
+/** Relative time, with the full date as a tooltip. @type {(at: string) => Child} */
 export const moment = (at) => time({ datetime: at, title: new Date(at).toLocaleString() }, formatMoment(new Date(at)));
 
-/** A bar for a share of something. @type {(share: number, label: string) => Child} */
+/** Bar that shows a share. @type {(share: number, label: string) => Child} */
 export function bar(share, label) {
   const width = `${Math.round(Math.min(Math.max(share, 0), 1) * 1000) / 10}%`;
   const level = share >= 1 ? "full" : share >= 0.8 ? "high" : "";
@@ -83,7 +83,7 @@ export function bar(share, label) {
   );
 }
 
-/** A warning where others on the way can read along. @type {() => Child} */
+/** Warning on connections without encryption. @type {() => Child} */
 export const insecureNotice = () =>
   isSecureContext
     ? null

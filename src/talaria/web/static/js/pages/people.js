@@ -1,5 +1,5 @@
 /**
- * People and access: requests, people and who is who, lists of those who may talk, and API keys.
+ * People and access: pairing requests, people and their ids, access lists, and API keys.
  * @module
  */
 import { h, useSignal } from "../../vendor/preact.js";
@@ -274,5 +274,5 @@ function Networks({ people, settings }) {
 /** @type {(one: PairedPersonView) => string} */
 const keyOf = (one) => `${one.platform}:${one.user_id}`;
 
-/** A name as a part of a key. @type {(name: string) => string} */
+/** Quote a name for use in a key. @type {(name: string) => string} */
 const quoted = (name) => (/^[\w-]+$/.test(name) ? name : `"${name}"`);

@@ -1,5 +1,5 @@
 /**
- * Providers and their keys. A key is tested before it is kept, and never shown again.
+ * Providers and their keys. A key is tested before it is saved, and never shown again.
  * @module
  */
 import { h, useSignal } from "../../vendor/preact.js";
@@ -67,7 +67,7 @@ export function KeyForm({ provider, use, done }) {
   );
 }
 
-/** Another server, by its address. @type {(props: { done: () => Promise<void>, use: boolean }) => Child} */
+/** Form for another server, by its address. @type {(props: { done: () => Promise<void>, use: boolean }) => Child} */
 export function OwnServer({ done, use }) {
   const name = useSignal("");
   const address = useSignal("");

@@ -1,5 +1,5 @@
 /**
- * All pages beside the chat. Each is loaded when it is opened; the server reads their paths from this list.
+ * Registry of all pages but the chat. Each is loaded when it is opened; the server reads their paths from this list.
  * @module
  */
 import { effect, h, signal, useEffect } from "../../vendor/preact.js";
@@ -13,12 +13,12 @@ import { addStyles, COMMON_STYLES, emptyState, PageFrame, useOnly } from "./fram
 
 /**
  * @typedef {object} PageEntry
- * @property {string} path Its address; addresses below it belong to it too.
+ * @property {string} path Path; paths below it belong to the page too.
  * @property {string} title
  * @property {IconName} icon
- * @property {string} group The heading in the menu under which it stands.
- * @property {boolean} owner Whether only the owner of the agent may see it.
- * @property {string} [styles] The file of its styles, if those of all pages are not enough.
+ * @property {string} group Heading of its group in the menu.
+ * @property {boolean} owner Whether only the owner of the agent can see it.
+ * @property {string} [styles] Style sheet in addition to that of all pages.
  * @property {() => Promise<{ Page: (props: object) => Child }>} load
  */
 
@@ -177,28 +177,28 @@ export const PAGES = [
   },
 ];
 
-/** Pages that have been loaded, by path. @type {Map<string, (props: object) => Child>} */
+/** Loaded pages, by path. @type {Map<string, (props: object) => Child>} */
 const loaded = new Map();
 const loadedCount = signal(0);
 
-/** Whether the menu has its styles, and its height with them. */
+/** Whether the style sheet of the menu is loaded, and so its height final. */
 const isStyled = signal(false);
 void addStyles(COMMON_STYLES).then(() => (isStyled.value = true));
 
-/** Pages for the person who is signed in. @type {() => PageEntry[]} */
+/** Pages that the signed-in person can see. @type {() => PageEntry[]} */
 export const visiblePages = () => PAGES.filter((page) => !page.owner || me.value?.owner);
 
-/** The page of the address. @type {() => PageEntry | undefined} */
+/** Page of the current path. @type {() => PageEntry | undefined} */
 const findPage = () =>
   visiblePages().find((page) => path.value === page.path || path.value.startsWith(`${page.path}/`));
 
-// Styles of a page apply only while it is on the screen, so that names in two files can't collide.
+// The style sheet of a page applies only while the page is shown, so that class names can't collide.
 effect(() => {
   void loadedCount.value;
   useOnly(findPage()?.styles ?? "");
 });
 
-/** The page on the screen. @type {(props: object) => Child} */
+/** Current page. @type {(props: object) => Child} */
 export function CurrentPage() {
   const entry = findPage();
   void loadedCount.value;
@@ -215,7 +215,7 @@ export function CurrentPage() {
   return h(PageFrame, { title: entry.title });
 }
 
-/** The menu of pages, in place of the list of conversations. @type {(props: object) => Child} */
+/** Menu of pages, in place of the list of conversations. @type {(props: object) => Child} */
 export function PageMenu() {
   const shown = [path.value, isStyled.value];
   useEffect(() => document.querySelector(".page-menu [aria-current]")?.scrollIntoView({ block: "nearest" }), shown);

@@ -1,11 +1,11 @@
 /**
- * Answers in order: what a page asks again and again may be answered the other way round.
+ * Order of repeated requests, whose responses may arrive out of order.
  * @module
  */
 
 /**
- * A function to call with every question: it returns one that takes the answer, unless a newer one was taken. It is for
- * the same question asked again and again: to wait for the newest could take forever.
+ * Create a function to call before each request. It returns a function that accepts the response, unless that of a newer
+ * request was accepted. For a request that is repeated often: to wait for the newest response could take forever.
  */
 export function acceptInOrder() {
   let last = 0;
@@ -20,7 +20,7 @@ export function acceptInOrder() {
   };
 }
 
-/** A function that never runs twice at a time: called meanwhile, it runs once more afterwards. @param {() => Promise<unknown>} action */
+/** Create a function that runs an action one at a time: calls during a run lead to one more run after it. @param {() => Promise<unknown>} action */
 export function oneAtATime(action) {
   let isRunning = false;
   let isCalled = false;

@@ -53,7 +53,7 @@ export function Page() {
   });
 }
 
-/** Jobs that run next first, those that are over last. @type {(jobs: JobView[]) => JobView[]} */
+/** Sort jobs: by next run, finished ones last. @type {(jobs: JobView[]) => JobView[]} */
 function sortJobs(jobs) {
   const order = { waiting: 0, paused: 1, over: 2 };
   return [...jobs].sort((one, other) =>
@@ -129,7 +129,7 @@ function JobCard({ job, reload }) {
   );
 }
 
-/** The latest runs, loaded when they are unfolded and whenever the job changes. @type {(props: { job: JobView }) => Child} */
+/** Latest runs, loaded when they are expanded and whenever the job changes. @type {(props: { job: JobView }) => Child} */
 function Runs({ job }) {
   const open = useSignal(false);
   const found = useSignal(/** @type {RunView[] | null} */ (null));

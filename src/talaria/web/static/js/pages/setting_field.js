@@ -1,5 +1,5 @@
 /**
- * One setting in a form: the control for its kind, where its value comes from, and what is wrong with it.
+ * Form field of a setting: a control for its kind, the source of its value, and its error.
  * @module
  */
 import { h } from "../../vendor/preact.js";
@@ -13,9 +13,9 @@ import { shown, shownLines } from "./setting_values.js";
 /**
  * @typedef {object} FieldProps
  * @property {SettingView} setting
- * @property {boolean} full Whether to show the whole key.
+ * @property {boolean} full Whether to show the full key.
  * @property {string} fault
- * @property {any} value What the control shows: the value, or the text that was typed.
+ * @property {any} value Value of the control: the saved value, or the typed text.
  * @property {(value: unknown) => void} onEdit
  * @property {() => Promise<unknown>} onReset
  */
@@ -118,7 +118,7 @@ function control(id, { setting, value, fault, onEdit }, fixed) {
   });
 }
 
-/** The name of a setting in words. @type {(name: string) => string} */
+/** Name of a setting as words. @type {(name: string) => string} */
 const wordsOf = (name) => `${name[0]?.toUpperCase() ?? ""}${name.slice(1).replaceAll("_", " ").replaceAll(".", ": ")}`;
 
 /** @type {(text: string) => string} */

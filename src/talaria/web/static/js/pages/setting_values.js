@@ -1,5 +1,5 @@
 /**
- * Values of settings in forms: as text, and what has to be sent for the text that was typed.
+ * Conversion of settings to text in forms, and of typed text to changes.
  * @module
  */
 
@@ -11,7 +11,7 @@ export function shown(value) {
   return Array.isArray(value) ? value.join(", ") : typeof value === "object" ? JSON.stringify(value) : String(value);
 }
 
-/** A list or table as lines; what was typed stays as it is. @type {(setting: SettingView, value: any) => string} */
+/** Format a list or table as lines; typed text is returned unchanged. @type {(setting: SettingView, value: any) => string} */
 export function shownLines(setting, value) {
   if (typeof value === "string") return value;
   if (setting.kind === "list") return (value ?? []).join("\n");
@@ -21,7 +21,7 @@ export function shownLines(setting, value) {
 }
 
 /**
- * What has to be sent for the edits of a form, by key. Of a table, only the entries that differ.
+ * Compute the values to send for the edits of a form, by key. Of a table, only the changed entries.
  * @type {(fields: SettingView[], edits: Record<string, unknown>) => Record<string, unknown>}
  */
 export function changesOf(fields, edits) {

@@ -1,5 +1,5 @@
 /**
- * Settings: a form for each section, made from the schema, with search; and the text of the file.
+ * Settings: a form for each section, generated from the schema, with search; and an editor for the file.
  * @module
  */
 import { h, useSignal } from "../../vendor/preact.js";
@@ -147,7 +147,7 @@ function SectionForm({ section, settings }) {
   );
 }
 
-/** Tables with names, for example providers. @type {(props: { section: SettingSection, settings: SettingsAccess }) => Child} */
+/** Named tables, for example providers. @type {(props: { section: SettingSection, settings: SettingsAccess }) => Child} */
 function NamedTables({ section, settings }) {
   const name = useSignal("");
   const added = useSignal(/** @type {string[]} */ ([]));
@@ -186,7 +186,7 @@ function NamedTables({ section, settings }) {
   );
 }
 
-/** The settings of a table that does not exist yet. @type {(section: SettingSection, entry: string) => SettingView[]} */
+/** Settings of a table that does not exist yet. @type {(section: SettingSection, entry: string) => SettingView[]} */
 const template = (section, entry) =>
   section.template.map((one) => ({ ...one, entry, key: `${section.name}.${quoted(entry)}.${one.name}` }));
 

@@ -1,5 +1,5 @@
 /**
- * The settings of the agent: loaded once per page, changed together, and never over another change.
+ * Access to the settings: loaded once per page, saved together, and never overwriting a concurrent change.
  * @module
  */
 import { useEffect, useRef, useSignal } from "../../vendor/preact.js";
@@ -13,12 +13,12 @@ import { acceptInOrder } from "./request_order.js";
 /**
  * @typedef {object} SettingsAccess
  * @property {Signal<SettingsView | null>} view
- * @property {Signal<string>} failure Why they could not be loaded.
- * @property {Signal<Map<string, string>>} faults What is wrong with values that were not saved, by key.
+ * @property {Signal<string>} failure Error message if they could not be loaded.
+ * @property {Signal<Map<string, string>>} faults Errors of values that were not saved, by key.
  * @property {() => Promise<void>} reload
  * @property {(values: Record<string, unknown>) => Promise<boolean>} save Save values by key; `null` restores a default.
  * @property {(key: string) => SettingView | undefined} find
- * @property {(key: string) => string[]} list The items of a setting that is a list.
+ * @property {(key: string) => string[]} list Items of a setting that is a list.
  */
 
 /** Load the settings when a page opens. @returns {SettingsAccess} */
@@ -68,5 +68,5 @@ export function useSettings() {
   return { view, failure, faults, reload, save, find, list };
 }
 
-/** The faults that a refusal names. @type {(error: unknown) => FaultView[]} */
+/** Faults listed in an error response. @type {(error: unknown) => FaultView[]} */
 export const faultsOf = (error) => (error instanceof RequestFailed ? error.answer?.faults ?? [] : []);

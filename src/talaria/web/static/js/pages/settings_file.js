@@ -1,5 +1,5 @@
 /**
- * The text of the settings file: checked and compared before it is saved.
+ * Editor for the settings file: its text is checked and compared before it is saved.
  * @module
  */
 import { h, useEffect, useSignal } from "../../vendor/preact.js";
@@ -17,7 +17,7 @@ export function SettingsFile({ onSaved }) {
   const file = useSignal(/** @type {ConfigTextView | null} */ (null));
   const text = useSignal("");
   const checked = useSignal(/** @type {ConfigTextCheck | null} */ (null));
-  /** Load the file; what was typed since `known` was in the field stays. @param {string} [known] */
+  /** Load the file; replace the text in the field unless it differs from `known`. @param {string} [known] */
   const load = async (known) => {
     /** @type {ConfigTextView} */
     const loaded = await get("/web/settings/file");

@@ -1,5 +1,5 @@
 /**
- * Signing in: with a code from the computer of the agent, or by showing a code that the owner approves.
+ * Sign-in page: enter a code from the agent's computer, or show a code that the owner approves.
  * @module
  */
 import { h, useEffect, useSignal } from "../../vendor/preact.js";
@@ -80,7 +80,7 @@ export function SignInPage({ problem }) {
   );
 }
 
-/** The code to show to the owner, until they have answered. @type {(props: { shown: PairingCodeView, onEnd: (failure: string) => void }) => Child} */
+/** Code to show to the owner, until they have decided. @type {(props: { shown: PairingCodeView, onEnd: (failure: string) => void }) => Child} */
 function WaitForOwner({ shown, onEnd }) {
   useEffect(() => {
     let isOpen = true;

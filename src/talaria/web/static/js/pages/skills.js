@@ -1,5 +1,5 @@
 /**
- * Skills: instructions that the agent reads when it needs them. They can be written, changed and switched off here.
+ * Skills: instructions that the agent reads when it needs them. They can be created, edited and switched off here.
  * @module
  */
 import { h, useEffect, useSignal } from "../../vendor/preact.js";
@@ -49,7 +49,7 @@ function SkillCard({ one, reload }) {
     toast.value = notes.join(" ");
     await reload();
   };
-  /** Switch it; a person looks at what an installed skill would run first. @param {boolean} on */
+  /** Switch the skill on or off. The user first reviews the programs of an installed skill. @param {boolean} on */
   const toggle = async (on) => {
     if (on && one.installed) audit.value = await get(`${path}/audit`);
     else await switchTo(on);
@@ -59,7 +59,7 @@ function SkillCard({ one, reload }) {
     void attempt(async () => (skill.value = await get(path)));
   }, [open.value]);
   /** @type {(saved: SkillText) => Promise<void>} */
-  const take = async (saved) => {
+  const showSaved = async (saved) => {
     skill.value = saved;
     editing.value = false;
     await reload();
@@ -85,7 +85,7 @@ function SkillCard({ one, reload }) {
         ? h(SkillEditor, {
           name: one.name,
           before: shown.source,
-          onSaved: take,
+          onSaved: showSaved,
           onCancel: () => (editing.value = false),
         })
         : div(

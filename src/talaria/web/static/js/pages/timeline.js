@@ -1,23 +1,23 @@
 /**
- * The layout of a timeline: which calls run side by side, and where each begins and ends.
+ * Layout of a timeline: the lane, start and end of each call.
  * @module
  */
 
 /** @import { ModelSpan, ToolSpan } from "../wire.d.ts" */
 
 /** @typedef {ModelSpan | ToolSpan} Span */
-/** Times are seconds since the start of the turn; `first` is when a model's first text arrived.
+/** Times are seconds since the start of the turn; `first` is the time of a model's first text.
  * @typedef {{ span: Span, lane: number, start: number, end: number, first: number | null }} Placed */
 
 /**
- * Place the calls of a turn: model calls in lane 0, tools below, side by side where they overlap.
+ * Place the calls of a turn: model calls in lane 0, tool calls below, in separate lanes where they overlap.
  * @param {Span[]} spans
  * @param {string} began
  * @returns {Placed[]}
  */
 export function placeSpans(spans, began) {
   const zero = Date.parse(began);
-  /** When each lane of tools is free again. @type {number[]} */
+  /** Time at which each tool lane is free again. @type {number[]} */
   const free = [];
   return spans.map((span) => {
     const start = Math.max(0, (Date.parse(span.started_at) - zero) / 1000);
@@ -33,7 +33,7 @@ export function placeSpans(spans, began) {
   });
 }
 
-/** Round seconds for the lines of a time axis. @type {(total: number) => number[]} */
+/** Compute round tick values for a time axis, in seconds. @type {(total: number) => number[]} */
 export function timeTicks(total) {
   const rough = Math.max(total, 0.001) / 6;
   const sizes = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200];

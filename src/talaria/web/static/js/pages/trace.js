@@ -1,5 +1,5 @@
 /**
- * The trace of a turn as a picture: model calls with wait and answer, tools in lanes, breaks of the prompt prefix.
+ * Trace of a turn as a timeline: model calls with waiting time, tool calls in lanes, prompt prefix breaks.
  * @module
  */
 import { h, useSignal } from "../../vendor/preact.js";
@@ -232,7 +232,7 @@ function legend(turn) {
   );
 }
 
-/** What is known about the chosen call. @type {(one: Placed | undefined) => Child} */
+/** Details of the selected call. @type {(one: Placed | undefined) => Child} */
 function details(one) {
   if (!one) return p({ class: "caption" }, "Choose a call in the picture or in the table to see more.");
   const { span: call } = one;

@@ -21,7 +21,7 @@ import { bar, conversationLink, link, moment, Segments, stat, surfaceLabel } fro
 const PERIODS = /** @type {const} */ ([["7", "7 days"], ["30", "30 days"], ["90", "90 days"], ["365", "1 year"]]);
 const METRICS = /** @type {const} */ ([["cost", "Cost"], ["tokens", "Tokens"], ["turns", "Turns"]]);
 const GROUPS = /** @type {const} */ ([["model", "Model"], ["surface", "Surface"], ["owner", "Person"]]);
-const WEEKLY = 120; // days from which on a bar is a week
+const WEEKLY = 120; // number of days from which a bar is a week
 const DAY = 86_400_000;
 
 /** @type {(props: object) => Child} */
@@ -73,7 +73,7 @@ function content(view, metric, group) {
   ];
 }
 
-/** What is spent of the caps of this month. @type {(caps: SpendingCap[]) => Child} */
+/** Spending of this month, compared with its caps. @type {(caps: SpendingCap[]) => Child} */
 function capsPanel(caps) {
   const change = me.value?.owner ? link("/settings/budget", caps.length ? "Change the caps" : "Set a cap") : null;
   if (!caps.length && !change) return null;
