@@ -29,7 +29,7 @@ function write(waiting) {
 /** Store a message for later. @param {UnsentMessage} message */
 export function storeUnsent(message) {
   write([...read(), message]);
-  toast.value = "You're offline. Your message is sent as soon as Talaria can be reached.";
+  toast.value = "You're offline. Your message will be sent as soon as Talaria can be reached.";
   setTimeout(sendUnsent, RETRY_MILLISECONDS);
 }
 

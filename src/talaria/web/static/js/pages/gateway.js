@@ -52,8 +52,8 @@ function content(view, reload) {
     ),
     view.handoffs.length
       ? section(
-        { key: "handoffs", class: "work-stack", "aria-label": "Handoffs under way" },
-        heading(2, { class: "section-title" }, "Handoffs under way"),
+        { key: "handoffs", class: "work-stack", "aria-label": "Running handoffs" },
+        heading(2, { class: "section-title" }, "Running handoffs"),
         ul(
           { class: "rows work-panel" },
           ...view.handoffs.map((one) =>

@@ -190,7 +190,7 @@ function Fallbacks() {
   if (!settings.view.value) return null;
   return panel(
     "Fallbacks",
-    "Tried in this order when the model before fails.",
+    "Tried in this order when the previous model fails.",
     h(ListEditor, {
       id: "fallbacks",
       label: "Fallback models",

@@ -116,7 +116,7 @@ function sectionList(view, chosen) {
       ...view.sections.map((one) =>
         item(one.name, one.about, one.settings.filter((setting) => setting.source !== "default").length)
       ),
-      item(FILE, "All of it as text", 0),
+      item(FILE, "Edit as text", 0),
     ),
   );
 }
@@ -165,7 +165,7 @@ function NamedTables({ section, settings }) {
             ? h(ActionButton, {
               class: "quiet danger",
               label: "Remove",
-              confirm: "Remove all of it?",
+              confirm: `Remove ${entry}?`,
               name: `Remove ${entry}`,
               onRun: () => settings.save({ [`${section.name}.${quoted(entry)}`]: null }),
             })

@@ -66,7 +66,7 @@ export function SettingsFile({ onSaved }) {
         checked.value = null;
       },
     }),
-    p({ class: "caption" }, "Secrets are shown as ****. They are kept unless you type another value."),
+    p({ class: "caption" }, "Secrets are shown as ****. They stay unchanged unless you type a new value."),
     result ? div({ class: "stack", role: "status" }, faultList(result.faults), diffView(result.diff)) : null,
     div(
       { class: "actions-row" },
@@ -77,7 +77,7 @@ export function SettingsFile({ onSaved }) {
         disabled: !changed || !result || result.faults.length > 0,
         onRun: save,
       }),
-      h(ActionButton, { label: "Load again", onRun: () => load(), confirm: changed ? "Lose your changes?" : "" }),
+      h(ActionButton, { label: "Load again", onRun: () => load(), confirm: changed ? "Discard your changes?" : "" }),
     ),
   );
 }

@@ -90,7 +90,7 @@ function WaitForOwner({ shown, onEnd }) {
         const state = await get("/web/pairing");
         if (!isOpen || state.waiting) continue;
         if (state.approved) await start();
-        else onEnd("The owner said no, or the code has expired.");
+        else onEnd("The owner refused, or the code has expired.");
         return;
       }
     };

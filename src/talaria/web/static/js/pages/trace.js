@@ -162,7 +162,7 @@ function timeline(turn, placed, chosen) {
   /** @type {(seconds: number) => number} */
   const x = (seconds) => (seconds / total) * WIDTH;
   return div(
-    { class: "timeline", tabIndex: 0, role: "region", "aria-label": "Picture of the turn" },
+    { class: "timeline", tabIndex: 0, role: "region", "aria-label": "Timeline of the turn" },
     h(
       "svg",
       {
@@ -234,7 +234,7 @@ function legend(turn) {
 
 /** Details of the selected call. @type {(one: Placed | undefined) => Child} */
 function details(one) {
-  if (!one) return p({ class: "caption" }, "Choose a call in the picture or in the table to see more.");
+  if (!one) return p({ class: "caption" }, "Select a call in the timeline or the table to see its details.");
   const { span: call } = one;
   if (call.type === "model") {
     const { usage } = call;

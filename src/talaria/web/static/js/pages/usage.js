@@ -104,8 +104,8 @@ function capsPanel(caps) {
 /** @type {(dearest: DearSession[]) => Child} */
 function dearestPanel(dearest) {
   return section(
-    { key: "dearest", class: "work-stack", "aria-label": "Dearest conversations" },
-    heading(2, { class: "section-title" }, "Dearest conversations"),
+    { key: "dearest", class: "work-stack", "aria-label": "Most expensive conversations" },
+    heading(2, { class: "section-title" }, "Most expensive conversations"),
     div(
       { class: "table", tabIndex: 0, role: "region", "aria-label": "Costs of conversations" },
       table(
