@@ -2,7 +2,7 @@ import { acceptInOrder, oneAtATime } from "../../../src/talaria/web/static/js/pa
 import { trackNewest } from "../../../src/talaria/web/static/js/server.js";
 import { assertEquals } from "./assert.js";
 
-Deno.test("only the newest question may be answered where questions replace each other", () => {
+Deno.test("only the newest of several requests is current", () => {
   const startRequest = trackNewest();
   const first = startRequest();
   assertEquals(first(), true);
@@ -10,7 +10,7 @@ Deno.test("only the newest question may be answered where questions replace each
   assertEquals([first(), second(), second()], [false, true, true]);
 });
 
-Deno.test("an answer is accepted unless a newer one was accepted", () => {
+Deno.test("a response is accepted unless that of a newer request was accepted", () => {
   const startRequest = acceptInOrder();
   const [first, second, third] = [startRequest(), startRequest(), startRequest()];
   assertEquals([second(), first(), third()], [true, false, true]);
