@@ -93,7 +93,7 @@ class WatchedPage:
         await self.page.get_by_role("button", name="Send").click()
 
     async def turn_stored(self) -> None:
-        """Wait until the transcript has replaced the turn: entries are drawn again then, with their folds closed."""
+        """Wait until the transcript has replaced the turn: entries are drawn again then."""
         await expect(self.page.get_by_role("button", name="Retry")).to_be_visible()
 
     async def assert_accessible(self, *, own_colours: bool = True) -> None:
