@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Literal
 
 from talaria.settings.environment import process_environment
-from talaria.testing.postgres import PostgresServer
+from talaria.testing.postgres import PostgresServer, find_postgres
 
 PORT_VARIABLE = "TALARIA_TEST_SERVERS"
 ServerName = Literal["postgres", "programs", "workers"]
@@ -58,14 +58,27 @@ class SharedServers:
 
     def _find_address(self, name: str) -> str:
         if name not in self._started:
-            self._started[name] = self._start_postgres() if name == "postgres" else self._start_fork_server(name)
+            self._start(name)
         return self._started[name]
 
-    def _start_postgres(self) -> str:
-        return self._open.enter_context(PostgresServer()).url
+    def _start(self, name: str) -> None:
+        if name == "postgres":
+            self._started[name] = self._open.enter_context(PostgresServer()).url
+            return
+        server = self._launch_fork_server(name)
+        if name == "workers" and "--quick" not in self._options:
+            self._start_servers_of_tests()
+        _wait_until_ready(server)
 
-    def _start_fork_server(self, name: str) -> str:
-        """Start `tests.app.fork_server`; it ends with this process, because its input does."""
+    def _start_servers_of_tests(self) -> None:
+        """Start what the tests of a whole run need, on the processor that the import of the tests leaves idle."""
+        programs = self._launch_fork_server("programs")
+        if find_postgres() is not None:
+            self._start("postgres")
+        _wait_until_ready(programs)
+
+    def _launch_fork_server(self, name: str) -> "subprocess.Popen[bytes]":
+        """Launch `tests.app.fork_server`; it ends with this process, because its input does."""
         folder = tempfile.mkdtemp(prefix="talaria-fork-")
         self._open.callback(shutil.rmtree, folder, ignore_errors=True)
         address = f"{folder}/socket"
@@ -78,10 +91,14 @@ class SharedServers:
             start_new_session=True,
         )
         self._open.callback(server.communicate)
-        assert server.stdout is not None
-        if server.stdout.readline() != b"ready\n":
-            raise RuntimeError("the fork server did not start")
-        return address
+        self._started[name] = address
+        return server
+
+
+def _wait_until_ready(server: "subprocess.Popen[bytes]") -> None:
+    assert server.stdout is not None
+    if server.stdout.readline() != b"ready\n":
+        raise RuntimeError("the fork server did not start")
 
 
 def server_address(name: ServerName) -> str:
