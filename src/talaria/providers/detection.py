@@ -18,7 +18,7 @@ from talaria.providers.presets import PRESETS, Preset, ProtocolName, open_provid
 
 _NO_SUCH_PATH = frozenset({404, 405, 501})
 PROBE_LIMIT = timedelta(milliseconds=1500)
-_CONNECT_LIMIT = timedelta(milliseconds=250)  # nothing listens there otherwise
+_CONNECT_SHARE = 6  # nothing listens at an address that takes longer than this fraction (1/n) of the limit to connect
 OLLAMA_CONTEXT = 4096  # Ollama's default context on a small machine
 _MOST_BYTES = 4_000_000
 _JSON = {"Content-Type": "application/json"}
@@ -172,7 +172,7 @@ async def ollama_context(http: HttpPool, base_url: str, model: str, limit: timed
 
 
 def _timeouts(limit: timedelta) -> Timeouts:
-    return Timeouts(connect=min(limit, _CONNECT_LIMIT), first_byte=limit, silence=limit)
+    return Timeouts(connect=limit / _CONNECT_SHARE, first_byte=limit, silence=limit)
 
 
 class _LoadedModel(Struct):
