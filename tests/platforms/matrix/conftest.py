@@ -1,4 +1,4 @@
-"""A homeserver for the whole run, people who share it, and a new account of ours for every test."""
+"""Fixtures: one homeserver per run, people who share it, and a new bot account for every test."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,8 +19,8 @@ def homeserver_client(
     root = tmp_path_factory.getbasetemp()
     if hasattr(request.config, "workerinput"):
         root = root.parent  # the same for all workers of this run
-    with shared_homeserver(root / "homeserver") as there:
-        yield there
+    with shared_homeserver(root / "homeserver") as client:
+        yield client
 
 
 @pytest.fixture(scope="session")
@@ -35,7 +35,7 @@ def carol(homeserver_client: HomeserverClient) -> Person:
 
 @pytest.fixture
 def bot_account(homeserver_client: HomeserverClient, alice: Person, tmp_path: Path) -> BotAccount:
-    """Our account; the invitations of Alice are accepted."""
+    """A bot account that accepts the invitations of Alice."""
     return BotAccount(
         homeserver_client, homeserver_client.register(f"bot-{new_id()}".lower()), tmp_path, (alice.user_id,)
     )

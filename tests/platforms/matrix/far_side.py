@@ -1,4 +1,4 @@
-"""The far side of Matrix for the contract suite: people on a real homeserver, and a line that can be disturbed."""
+"""The far side of Matrix for the contract suite: people on a real homeserver, behind a proxy that can fail."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -16,11 +16,11 @@ from talaria.platforms.matrix.adapter import Matrix
 from talaria.testing.homeserver import Account, HomeserverClient
 from talaria.testing.platform_suite import FailureKind, VisibleMessage
 
-_BETWEEN = {"connection", "content-length", "transfer-encoding", "content-encoding", "host"}
+_HOP_HEADERS = {"connection", "content-length", "transfer-encoding", "content-encoding", "host"}
 
 
-class Line:
-    """What stands between an account and its homeserver, as a proxy or a router would: it passes on, or fails."""
+class FaultyProxy:
+    """A proxy between the bot account and its homeserver that forwards requests, or fails as ``failure`` says."""
 
     def __init__(self, target: str) -> None:
         self.failure: FailureKind | None = None
@@ -30,7 +30,7 @@ class Line:
 
     async def open(self) -> str:
         application = web.Application(client_max_size=10_000_000)
-        application.router.add_route("*", "/{path:.*}", self.passes)
+        application.router.add_route("*", "/{path:.*}", self.forward)
         self._runner = web.AppRunner(application, shutdown_timeout=1)
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", 0)
@@ -42,19 +42,21 @@ class Line:
         for one in self._runner.server.connections:
             one.force_close()
 
-    async def passes(self, request: web.Request) -> web.StreamResponse:
+    async def forward(self, request: web.Request) -> web.StreamResponse:
         syncing = request.path.endswith("/sync")
         if self.failure == "silent" or (self.failure == "deaf" and syncing):
             await self._end.wait()
         if self.failure == "failing":
             return web.Response(status=502, text="<html>Bad Gateway</html>", content_type="text/html")
         body = await request.read()
-        headers = {name: value for name, value in request.headers.items() if name.lower() not in _BETWEEN}
+        headers = {name: value for name, value in request.headers.items() if name.lower() not in _HOP_HEADERS}
         async with self._session.request(
             request.method, self._target + request.raw_path, data=body, headers=headers
         ) as answer:
-            kept = {name: value for name, value in answer.headers.items() if name.lower() not in _BETWEEN}
-            return web.Response(status=answer.status, body=await answer.read(), headers=kept)
+            response_headers = {
+                name: value for name, value in answer.headers.items() if name.lower() not in _HOP_HEADERS
+            }
+            return web.Response(status=answer.status, body=await answer.read(), headers=response_headers)
 
     async def upload(self, data: bytes, token: str) -> str:
         headers = {"Authorization": f"Bearer {token}"}
@@ -68,7 +70,7 @@ class Line:
 
 
 class SharedRooms:
-    """Our account and two people in rooms of theirs, for all contract tests of a process: a room is expensive."""
+    """A bot account and two people in rooms that all contract tests of a process share: a room is expensive."""
 
     def __init__(self, homeserver_client: HomeserverClient) -> None:
         names = [f"{name}-{new_id()}" for name in ("bot", "alice", "carol", "admin")]
@@ -97,9 +99,9 @@ class SharedRooms:
 
 
 class MatrixFarSide:
-    """Implements `FarSide`: with a device of our account that no other test uses, and what happens from now on."""
+    """Implement `FarSide` with a new device of the bot account; events before its creation are ignored."""
 
-    def __init__(self, platform: Matrix, account: Account, rooms: SharedRooms, line: Line) -> None:
+    def __init__(self, platform: Matrix, account: Account, rooms: SharedRooms, proxy: FaultyProxy) -> None:
         self.platform = platform
         self.secret = account.token
         self.private = rooms.private
@@ -107,15 +109,15 @@ class MatrixFarSide:
         self._rooms = rooms
         self._us = Person(rooms.alice.homeserver_client, account)
         self._alice = rooms.alice
-        self._line = line
-        self._began = {rooms.private.chat_id: rooms.alice.end_of(rooms.private.chat_id)}
+        self._proxy = proxy
+        self._starts = {rooms.private.chat_id: rooms.alice.end_of(rooms.private.chat_id)}
         self._is_limited = False
 
     @property
     def group(self) -> Address:
         group = self._rooms.group
-        if group.chat_id not in self._began:
-            self._began[group.chat_id] = self._alice.end_of(group.chat_id)
+        if group.chat_id not in self._starts:
+            self._starts[group.chat_id] = self._alice.end_of(group.chat_id)
         return group
 
     @property
@@ -128,7 +130,7 @@ class MatrixFarSide:
         await asyncio.to_thread(self._alice.say, at.chat_id, text, **{"m.mentions": mentions}, **relation)
 
     async def sends_file(self, at: Address, name: str, data: bytes) -> None:
-        url = await self._line.upload(data, self._alice.token)
+        url = await self._proxy.upload(data, self._alice.token)
         await asyncio.to_thread(self._alice.post, at.chat_id, {"msgtype": "m.file", "body": name, "url": url})
 
     async def presses(self, at: Address, message_id: str, label: str) -> None:
@@ -154,7 +156,7 @@ class MatrixFarSide:
         return [self._seen(one, edits.get(one["event_id"]), reactions) for one in here]
 
     async def _events(self, at: Address, kind: str) -> list[Json]:
-        return await asyncio.to_thread(self._alice.events, at.chat_id, kind, since=self._began[at.chat_id])
+        return await asyncio.to_thread(self._alice.events, at.chat_id, kind, since=self._starts[at.chat_id])
 
     def _seen(self, event: Json, edit: Json | None, reactions: list[Json]) -> VisibleMessage:
         content = edit["content"]["m.new_content"] if edit else event["content"]
@@ -172,16 +174,16 @@ class MatrixFarSide:
         if failure == "revoked":
             await asyncio.to_thread(self._us.call, "POST", "/logout", {})
         elif failure == "cut":
-            self._line.cut()
+            self._proxy.cut()
         elif failure == "slow_down":
             await asyncio.to_thread(self._limit, "POST")
             self._is_limited = True
         else:
-            self._line.failure = failure
+            self._proxy.failure = failure
         return True
 
     async def calm(self) -> None:
-        self._line.failure = None
+        self._proxy.failure = None
         if self._is_limited:
             await asyncio.to_thread(self._limit, "DELETE")
             self._is_limited = False
@@ -195,20 +197,20 @@ class MatrixFarSide:
 
 @asynccontextmanager
 async def matrix_far_side(rooms: SharedRooms, folder: Path) -> AsyncIterator[MatrixFarSide]:
-    """Open a line for a new device of our account, and end it."""
+    """Open a proxy for a new device of the bot account, and close it at the end."""
     homeserver_client = rooms.alice.homeserver_client
     account = await asyncio.to_thread(homeserver_client.log_in, rooms.account)
-    line = Line(homeserver_client.url)
+    proxy = FaultyProxy(homeserver_client.url)
     try:
-        bot_account = BotAccount(HomeserverClient(await line.open()), account, folder)
+        bot_account = BotAccount(HomeserverClient(await proxy.open()), account, folder)
         platform = bot_account.open(patience=timedelta(seconds=5), file_limit=100_000)
-        there = await asyncio.to_thread(MatrixFarSide, platform, account, rooms, line)
+        far_side = await asyncio.to_thread(MatrixFarSide, platform, account, rooms, proxy)
         try:
-            yield there
+            yield far_side
         finally:
-            await there.calm()
+            await far_side.calm()
     finally:
-        await line.close()
+        await proxy.close()
 
 
 def _relation(event: Json) -> Json:

@@ -1,4 +1,4 @@
-"""Both sides of a talk: people who use the homeserver over plain HTTP, and the adapter of our account."""
+"""Both sides of a chat: people who use the homeserver over plain HTTP, and the adapter of the bot account."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -22,7 +22,7 @@ _SECONDS = LIMIT
 
 
 class Person:
-    """Somebody with a client of their own: nothing of ours is in between."""
+    """A person who calls the homeserver over plain HTTP, without the code of the adapter."""
 
     def __init__(self, homeserver_client: HomeserverClient, account: Account) -> None:
         self.user_id = account.user_id
@@ -53,7 +53,7 @@ class Person:
         return end
 
     def events(self, room: str, kind: str = "m.room.message", *, since: str = "") -> list[Json]:
-        """Return everything of a kind that is in the room, or was posted there after a position; oldest first."""
+        """Return the events of a type in a room, or those posted after a position; oldest first."""
         wanted = quote(msgspec.json.encode({"types": [kind]}).decode())
         start = f"&from={since}" if since else ""
         page = self.call("GET", f"/rooms/{quote(room)}/messages?dir=f&limit=500&filter={wanted}{start}")
@@ -68,7 +68,7 @@ class Person:
 
 
 class MemoryPosition:
-    """A position in memory; ``saved`` is all that was ever saved."""
+    """A sync position in memory; ``saved`` has every position that was saved."""
 
     def __init__(self) -> None:
         self.saved: list[str] = []
@@ -81,7 +81,7 @@ class MemoryPosition:
 
 
 class BotAccount:
-    """Our account, opened as often as a test likes: each time as after a new start of the process."""
+    """A bot account; each `open` creates a new adapter, as after a restart of the process."""
 
     def __init__(
         self, homeserver_client: HomeserverClient, account: Account, folder: Path, allowed: tuple[str, ...] = ()
@@ -103,7 +103,7 @@ class BotAccount:
 
     @asynccontextmanager
     async def listening(self, **changes: object) -> AsyncIterator["IncomingRecorder"]:
-        """Receive in the background, as the gateway does, from the moment on that this block begins."""
+        """Receive messages in the background while the block runs, as the gateway does."""
         platform = self.open(**changes)
         recorder = IncomingRecorder(platform)
         async with asyncio.TaskGroup() as group:
@@ -114,7 +114,7 @@ class BotAccount:
 
 
 class IncomingRecorder:
-    """What was received so far."""
+    """A recorder of received messages."""
 
     def __init__(self, platform: Matrix) -> None:
         self.platform = platform
@@ -128,13 +128,13 @@ class IncomingRecorder:
                 self._more.set()
 
     async def next(self, count: int = 1) -> list[Incoming]:
-        """Wait until there are so many and take them."""
+        """Wait for this many messages, remove and return them."""
         async with asyncio.timeout(LIMIT):
             while len(self.received) < count:
                 self._more.clear()
                 await self._more.wait()
-        taken, self.received = self.received[:count], self.received[count:]
-        return taken
+        received, self.received = self.received[:count], self.received[count:]
+        return received
 
     async def one(self) -> Incoming:
         return (await self.next())[0]
@@ -143,7 +143,7 @@ class IncomingRecorder:
 async def create_shared_room(
     bot_account: BotAccount, person: Person, recorder: IncomingRecorder, *others: Person
 ) -> str:
-    """Let somebody open a room, invite us and the others, and wait until all are in."""
+    """Let a person create a room and invite the bot and others; wait until all have joined."""
     room = await asyncio.to_thread(person.room_with, bot_account.user_id, *(one.user_id for one in others))
     for one in others:
         one.join(room)

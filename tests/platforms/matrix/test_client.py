@@ -25,8 +25,8 @@ async def api_of(answer: Answer, **settings: timedelta | int) -> AsyncIterator[M
     api = None
     try:
         await web.TCPSite(runner, "127.0.0.1", 0).start()
-        there = f"http://127.0.0.1:{runner.addresses[0][1]}"
-        api = MatrixApi(MatrixSettings(homeserver=there, **settings))  # type: ignore[arg-type] # options of any type
+        url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+        api = MatrixApi(MatrixSettings(homeserver=url, **settings))  # type: ignore[arg-type] # options of any type
         yield api
     finally:
         if api is not None:
@@ -45,7 +45,7 @@ async def api_of(answer: Answer, **settings: timedelta | int) -> AsyncIterator[M
         (502, "<html>Bad Gateway", {}, Unreachable, "502"),
     ],
 )
-async def test_what_is_wrong_is_reported(
+async def test_unusable_response_is_reported_with_its_problem(
     status: int, text: str, headers: dict[str, str], kind: type[PlatformError], problem: str
 ) -> None:
     async def answer(_: web.Request) -> web.Response:
@@ -64,7 +64,7 @@ async def test_what_is_wrong_is_reported(
         ("slow down", {}, 5),
     ],
 )
-async def test_a_limit_says_how_long_to_wait(text: str, headers: dict[str, str], seconds: float) -> None:
+async def test_rate_limit_is_reported_with_its_pause(text: str, headers: dict[str, str], seconds: float) -> None:
     async def answer(_: web.Request) -> web.Response:
         return web.Response(status=429, text=text, headers=headers)
 
@@ -74,7 +74,7 @@ async def test_a_limit_says_how_long_to_wait(text: str, headers: dict[str, str],
     assert slow.value.retry_after == timedelta(seconds=seconds)
 
 
-async def test_an_answer_that_never_ends_is_given_up() -> None:
+async def test_endless_response_is_aborted() -> None:
     async def answer(request: web.Request) -> web.StreamResponse:
         stream = web.StreamResponse()
         await stream.prepare(request)
@@ -87,20 +87,20 @@ async def test_an_answer_that_never_ends_is_given_up() -> None:
             await api.get("/account/whoami", Raw)
 
 
-async def test_a_message_about_a_call_has_no_query() -> None:
+async def test_error_message_does_not_contain_the_query() -> None:
     api = MatrixApi(MatrixSettings(homeserver="http://127.0.0.1:9"))
     with pytest.raises(Unreachable, match="/_matrix/client/v3/sync doesn't answer") as gone:
         await api.fetch("/sync", {"filter": "secret"}, timedelta(seconds=60))
     assert "secret" not in str(gone.value)
 
 
-async def test_ids_of_any_characters_reach_the_server_as_they_are() -> None:
-    asked: list[str] = []
+async def test_special_characters_in_ids_are_escaped() -> None:
+    requested: list[str] = []
 
     async def answer(request: web.Request) -> web.Response:
-        asked.append(request.raw_path)
+        requested.append(request.raw_path)
         return web.json_response({})
 
     async with api_of(answer) as api:
         await api.get(path_of("rooms", "!a/b:x", "event", "$c?d#e%2F"), Raw, query={"from": "s1 &=", "to": ""})
-    assert asked == ["/_matrix/client/v3/rooms/%21a%2Fb%3Ax/event/%24c%3Fd%23e%252F?from=s1%20%26%3D"]
+    assert requested == ["/_matrix/client/v3/rooms/%21a%2Fb%3Ax/event/%24c%3Fd%23e%252F?from=s1%20%26%3D"]

@@ -18,5 +18,5 @@ def rooms(homeserver_client: HomeserverClient) -> SharedRooms:
 class TestMatrix(PlatformSuite, lacks={"redelivery"}):
     @pytest.fixture
     async def far_side(self, rooms: SharedRooms, tmp_path: Path) -> AsyncIterator[MatrixFarSide]:
-        async with matrix_far_side(rooms, tmp_path) as there:
-            yield there
+        async with matrix_far_side(rooms, tmp_path) as opened:
+            yield opened

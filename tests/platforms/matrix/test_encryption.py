@@ -1,4 +1,4 @@
-"""Encrypted rooms: what is said there is read and answered, and the homeserver sees none of it."""
+"""Encrypted rooms: messages are decrypted and answered, and the homeserver sees no plain text."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -25,7 +25,7 @@ ENCRYPTION = {"type": "m.room.encryption", "content": {"algorithm": "m.megolm.v1
 
 @pytest.fixture
 def alice(homeserver_client: HomeserverClient) -> Person:
-    """Somebody without devices and rooms of other tests."""
+    """A new person, without the devices and rooms of other tests."""
     return Person(homeserver_client, homeserver_client.register(f"alice-{new_id()}".lower()))
 
 
@@ -48,9 +48,9 @@ class Reader:
         for info in answer.rooms.join.values():
             self.seen += info.timeline.events
 
-    async def wait_for(self, is_it: Callable[[Any], bool]) -> Any:
+    async def wait_for(self, matches: Callable[[Any], bool]) -> Any:
         async with asyncio.timeout(LIMIT):
-            while not (found := [one for one in self.seen if is_it(one)]):
+            while not (found := [one for one in self.seen if matches(one)]):
                 await self.sync()
         return found[-1]
 
@@ -79,7 +79,7 @@ def from_us(bot_account: BotAccount, text: str) -> Callable[[Any], bool]:
 
 
 MEGOLM = {"algorithm": "m.megolm.v1.aes-sha2", "ciphertext": "x", "device_id": "D", "session_id": "s"}
-STRANGE: list[dict[str, object]] = [
+UNDECRYPTABLE: list[dict[str, object]] = [
     {},
     {**MEGOLM, "sender_key": ""},
     {**MEGOLM, "sender_key": "k"},
@@ -87,24 +87,20 @@ STRANGE: list[dict[str, object]] = [
 ]
 
 
-async def test_encrypted_events_that_cannot_be_read_are_skipped(
-    bot_account: BotAccount, alice: Person, tmp_path: Path
-) -> None:
+async def test_undecryptable_events_are_skipped(bot_account: BotAccount, alice: Person, tmp_path: Path) -> None:
     async with encrypting(alice, tmp_path) as reader, bot_account.listening(encryption=True) as recorder:
         room = alice.room_with(bot_account.user_id, initial_state=[ENCRYPTION])
         await until(lambda: bot_account.user_id in alice.members(room))
         await reader.wait_for(
             lambda one: getattr(one, "membership", "") == "join" and one.sender == bot_account.user_id
         )
-        for content in STRANGE:
+        for content in UNDECRYPTABLE:
             alice.post(room, content, "m.room.encrypted")
         await reader.say(room, {"msgtype": "m.text", "body": "still there?"})
         assert (await recorder.one()).text == "still there?"
 
 
-async def test_a_new_login_encrypts_with_keys_of_its_own(
-    bot_account: BotAccount, alice: Person, tmp_path: Path
-) -> None:
+async def test_new_login_has_its_own_encryption_keys(bot_account: BotAccount, alice: Person, tmp_path: Path) -> None:
     by_password = {
         "token": "",
         "user": bot_account.user_id,
@@ -129,9 +125,7 @@ async def test_a_new_login_encrypts_with_keys_of_its_own(
     assert len(list((bot_account.folder / "keys").glob("*.db"))) == 2
 
 
-async def test_an_encrypted_talk_continues_after_a_restart(
-    bot_account: BotAccount, alice: Person, tmp_path: Path
-) -> None:
+async def test_encrypted_chat_continues_after_a_restart(bot_account: BotAccount, alice: Person, tmp_path: Path) -> None:
     document = tmp_path / "plan.txt"
     document.write_text("a secret plan")
     async with encrypting(alice, tmp_path) as reader:
@@ -142,14 +136,14 @@ async def test_an_encrypted_talk_continues_after_a_restart(
                 lambda one: getattr(one, "membership", "") == "join" and one.sender == bot_account.user_id
             )
             await reader.say(room, {"msgtype": "m.text", "body": "can you read this?"})
-            heard = await recorder.one()
-            assert heard.text == "can you read this?"
+            received = await recorder.one()
+            assert received.text == "can you read this?"
             buttons = (Button("Yes", "y"),)
-            answer = Content(text="every word", reply_to=heard.message_id, buttons=buttons)
-            first = await recorder.platform.send(heard.address, answer, "key")
-            again = await recorder.platform.send(heard.address, answer, "key")
+            answer = Content(text="every word", reply_to=received.message_id, buttons=buttons)
+            first = await recorder.platform.send(received.address, answer, "key")
+            again = await recorder.platform.send(received.address, answer, "key")
             await recorder.platform.edit(first, Content(text="every single word"))
-            await recorder.platform.send(heard.address, Content(files=(File(str(document), "plan.txt"),)), "file")
+            await recorder.platform.send(received.address, Content(files=(File(str(document), "plan.txt"),)), "file")
             shown = await reader.wait_for(from_us(bot_account, "plan.txt"))
             alice.post(
                 room,
@@ -157,10 +151,10 @@ async def test_an_encrypted_talk_continues_after_a_restart(
                 "m.reaction",
             )
             assert (await recorder.one()).button == "y"
-            await recorder.platform.react(MessageRef(heard.address, heard.message_id), "👀")
-            await recorder.platform.react(MessageRef(heard.address, heard.message_id), "👍")
-            marks = [one["content"]["m.relates_to"] for one in alice.events(room, "m.reaction") if one["content"]]
-            assert [one["key"] for one in marks if one["event_id"] == heard.message_id] == ["👍"]
+            await recorder.platform.react(MessageRef(received.address, received.message_id), "👀")
+            await recorder.platform.react(MessageRef(received.address, received.message_id), "👍")
+            reactions = [one["content"]["m.relates_to"] for one in alice.events(room, "m.reaction") if one["content"]]
+            assert [one["key"] for one in reactions if one["event_id"] == received.message_id] == ["👍"]
             source = shown.source["content"]
             await reader.say(room, {"msgtype": "m.file", "body": "plan.txt", "file": source["file"]})
             attached = await recorder.one()

@@ -12,7 +12,7 @@ from talaria.testing.model_server import ModelServer, Say
 from talaria.testing.wait import until
 
 
-async def test_who_may_speak_invites_it_and_is_answered(
+async def test_invitation_of_an_allowed_sender_is_accepted_and_answered(
     tmp_path: Path, server: ModelServer, bot_account: BotAccount, alice: Person, carol: Person
 ) -> None:
     program = scripted_program(
@@ -23,18 +23,18 @@ async def test_who_may_speak_invites_it_and_is_answered(
         f"MATRIX_HOMESERVER={bot_account.settings.homeserver}\nMATRIX_PASSWORD={bot_account.account.password}\n",
     )
     server.answering(lambda received: Say(f"re: {received.question}"))
-    strange, known = carol.room_with(bot_account.user_id), alice.room_with(bot_account.user_id)
+    strangers_room, allowed_room = carol.room_with(bot_account.user_id), alice.room_with(bot_account.user_id)
     async with running(program):
-        await until(lambda: bot_account.user_id in alice.members(known))
-        alice.say(known, "hello")
-        await until(lambda: "re: hello" in str(alice.events(known)))
-    assert bot_account.user_id not in carol.members(strange)
+        await until(lambda: bot_account.user_id in alice.members(allowed_room))
+        alice.say(allowed_room, "hello")
+        await until(lambda: "re: hello" in str(alice.events(allowed_room)))
+    assert bot_account.user_id not in carol.members(strangers_room)
     login = tmp_path / "home" / "profiles" / "default" / "platforms" / "matrix" / "login.json"
     assert login.stat().st_mode & 0o777 == 0o600
     assert bot_account.account.password not in login.read_text()
 
 
-async def test_a_conversation_is_handed_over_to_a_thread_on_a_message(
+async def test_session_is_handed_off_to_a_new_thread(
     tmp_path: Path, server: ModelServer, bot_account: BotAccount, alice: Person
 ) -> None:
     program = scripted_program(
@@ -50,23 +50,23 @@ async def test_a_conversation_is_handed_over_to_a_thread_on_a_message(
         await until(lambda: bot_account.user_id in alice.members(room))
         alice.say(room, "/sethome")
         await until(lambda: "my home chat on Matrix" in str(alice.events(room)))
-        place = await hand_off(program, "matrix")
-        relation = {"rel_type": "m.thread", "event_id": place.thread_id, "is_falling_back": True}
-        await until(lambda: in_thread(alice, room, place.thread_id) == [GREETING])
+        address = await hand_off(program, "matrix")
+        relation = {"rel_type": "m.thread", "event_id": address.thread_id, "is_falling_back": True}
+        await until(lambda: in_thread(alice, room, address.thread_id) == [GREETING])
         alice.say(room, "and now?", **{"m.relates_to": relation, "m.mentions": {}})
-        await until(lambda: in_thread(alice, room, place.thread_id)[1:] == ["and now?", "re: and now?"])
-    assert place.chat_id == room
-    assert alice.event(room, place.thread_id)["content"]["body"] == "The boat"
+        await until(lambda: in_thread(alice, room, address.thread_id)[1:] == ["and now?", "re: and now?"])
+    assert address.chat_id == room
+    assert alice.event(room, address.thread_id)["content"]["body"] == "The boat"
     assert "Build a boat." in server.received[-1].body.decode()
 
 
 def in_thread(person: Person, room: str, thread: str) -> list[str]:
-    """Return what is said in a thread, as it was edited in the end."""
-    said: dict[str, str] = {}
+    """Return the texts of the messages in a thread after their last edit."""
+    texts: dict[str, str] = {}
     for event in person.events(room):
         content, relation = event["content"], event["content"].get("m.relates_to", {})
         if relation.get("event_id") == thread:
-            said[event["event_id"]] = content["body"]
-        elif relation.get("event_id") in said:
-            said[relation["event_id"]] = content["m.new_content"]["body"]
-    return list(said.values())
+            texts[event["event_id"]] = content["body"]
+        elif relation.get("event_id") in texts:
+            texts[relation["event_id"]] = content["m.new_content"]["body"]
+    return list(texts.values())

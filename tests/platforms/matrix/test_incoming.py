@@ -1,4 +1,4 @@
-"""Between events and the vocabulary: without a homeserver, whatever people and programs put into an event."""
+"""Conversion of Matrix events to incoming messages and of content to events, without a homeserver."""
 
 from datetime import timedelta
 from pathlib import Path
@@ -74,36 +74,38 @@ sensible = st.fixed_dictionaries(
 contents = st.one_of(st.dictionaries(fields, json), sensible)
 
 
-def said(content: dict[str, Any], *, sender: str = "@alice:here.example", kind: str = "m.room.message") -> RoomEvent:
+def room_event(
+    content: dict[str, Any], *, sender: str = "@alice:here.example", kind: str = "m.room.message"
+) -> RoomEvent:
     return RoomEvent(type=kind, event_id="$e", sender=sender, origin_server_ts=1_700_000_000_000, content=content)
 
 
 def text(body: str, **more: object) -> RoomEvent:
-    return said({"msgtype": "m.text", "body": body, **more})
+    return room_event({"msgtype": "m.text", "body": body, **more})
 
 
-def to_us(body: str) -> RoomEvent:
+def mention(body: str) -> RoomEvent:
     return text(body, **{"m.mentions": {"user_ids": [ME.user_id]}})
 
 
 @pytest.mark.slow
 @given(contents, st.sampled_from(["m.room.message", "m.reaction", "m.sticker"]), contents)
-def test_no_event_makes_us_stumble(content: dict[str, Any], kind: str, other: dict[str, Any]) -> None:
-    event = said(content, kind=kind)
+def test_reading_an_arbitrary_event_never_raises(content: dict[str, Any], kind: str, other: dict[str, Any]) -> None:
+    event = room_event(content, kind=kind)
     related_event(event, GROUP, ME)
-    for related in (None, said(other), said(other, sender=ME.user_id)):
+    for related in (None, room_event(other), room_event(other, sender=ME.user_id)):
         for room in (GROUP, PRIVATE):
             incoming = read_incoming(event, room, ME, related)
             assert incoming is None or incoming.external_id == "$e"
 
 
 @given(json)
-def test_what_is_no_event_is_none(source: object) -> None:
+def test_invalid_event_is_read_as_none(source: object) -> None:
     assert read_event(source) is None
 
 
 @pytest.mark.parametrize("moment", [-5, 0, 10**20])
-def test_a_clock_that_is_wrong_is_put_up_with(moment: int) -> None:
+def test_event_with_a_wrong_timestamp_is_read(moment: int) -> None:
     event = msgspec.structs.replace(text("x"), origin_server_ts=moment)
     assert read_incoming(event, PRIVATE, ME) is not None
 
@@ -120,8 +122,8 @@ def test_a_clock_that_is_wrong_is_put_up_with(moment: int) -> None:
         ("Talaria:", "Talaria:"),
     ],
 )
-def test_a_salutation_is_taken_away(body: str, left: str) -> None:
-    incoming = read_incoming(to_us(body), GROUP, ME)
+def test_leading_name_of_the_bot_is_removed(body: str, left: str) -> None:
+    incoming = read_incoming(mention(body), GROUP, ME)
     assert incoming is not None
     assert incoming.addressed
     assert incoming.text == left
@@ -139,8 +141,8 @@ def test_a_salutation_is_taken_away(body: str, left: str) -> None:
         ({"body": "everybody", "m.mentions": {"room": True}}, False),
     ],
 )
-def test_who_is_meant(content: dict[str, object], named: bool) -> None:
-    incoming = read_incoming(said({"msgtype": "m.text", **content}), GROUP, ME)
+def test_message_is_addressed_if_it_mentions_the_bot(content: dict[str, object], named: bool) -> None:
+    incoming = read_incoming(room_event({"msgtype": "m.text", **content}), GROUP, ME)
     assert incoming is not None
     assert incoming.addressed is named
 
@@ -148,16 +150,16 @@ def test_who_is_meant(content: dict[str, object], named: bool) -> None:
 @pytest.mark.parametrize(
     ("mode", "answer", "other"), [("mention", False, False), ("reply", True, False), ("free", True, True)]
 )
-def test_groups_have_modes(mode: Any, answer: bool, other: bool) -> None:
+def test_group_mode_decides_which_replies_are_addressed(mode: Any, answer: bool, other: bool) -> None:
     me = msgspec.structs.replace(ME, group_mode=mode)
     reply = text("indeed", **{"m.relates_to": {"m.in_reply_to": {"event_id": "$ours"}}})
-    ours = said({}, sender=ME.user_id)
-    heard = [read_incoming(reply, GROUP, me, ours), read_incoming(reply, GROUP, me, said({}))]
-    assert [one and one.addressed for one in heard] == [answer, other]
+    ours = room_event({}, sender=ME.user_id)
+    received = [read_incoming(reply, GROUP, me, ours), read_incoming(reply, GROUP, me, room_event({}))]
+    assert [one and one.addressed for one in received] == [answer, other]
     assert related_event(reply, GROUP, me) == ("$ours" if mode == "reply" else "")
 
 
-def test_nobody_edits_what_another_wrote() -> None:
+def test_edit_of_another_senders_message_is_ignored() -> None:
     edit = text(
         "* x",
         **{
@@ -165,11 +167,11 @@ def test_nobody_edits_what_another_wrote() -> None:
             "m.relates_to": {"rel_type": "m.replace", "event_id": "$o"},
         },
     )
-    assert read_incoming(edit, PRIVATE, ME, said({"body": "y"}, sender="@carol:here.example")) is None
+    assert read_incoming(edit, PRIVATE, ME, room_event({"body": "y"}, sender="@carol:here.example")) is None
     assert read_incoming(edit, PRIVATE, ME, None) is None
 
 
-def test_an_edit_stays_in_its_thread() -> None:
+def test_edit_has_the_thread_of_its_message() -> None:
     edit = text(
         "* x",
         **{
@@ -184,7 +186,7 @@ def test_an_edit_stays_in_its_thread() -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "kind", "words"),
+    ("content", "kind", "body"),
     [
         ({"msgtype": "m.image", "body": "cat.png", "url": "mxc://a/b"}, "picture", ""),
         ({"msgtype": "m.image", "body": "my cat", "filename": "cat.png", "url": "mxc://a/b"}, "picture", "my cat"),
@@ -192,11 +194,11 @@ def test_an_edit_stays_in_its_thread() -> None:
         ({"msgtype": "m.audio", "body": "song.mp3", "url": "mxc://a/b"}, "document", ""),
     ],
 )
-def test_files_are_named_by_their_kind(content: dict[str, object], kind: str, words: str) -> None:
-    incoming = read_incoming(said(content), PRIVATE, ME)
+def test_attachment_kind_and_caption_are_read(content: dict[str, object], kind: str, body: str) -> None:
+    incoming = read_incoming(room_event(content), PRIVATE, ME)
     assert incoming is not None
     assert [one.kind for one in incoming.attachments] == [kind]
-    assert incoming.text == words
+    assert incoming.text == body
 
 
 def member(membership: str, before: str = "", user: str = ME.user_id) -> RoomEvent:
@@ -212,7 +214,7 @@ def member(membership: str, before: str = "", user: str = ME.user_id) -> RoomEve
     return event
 
 
-def test_what_was_said_before_we_came_is_not_for_us() -> None:
+def test_messages_before_the_invitation_are_dropped() -> None:
     one, two, three = text("1"), text("2"), text("3")
     assert since_invitation([one, member("invite"), two, member("join", "invite"), three], ME)[0] is two
     assert since_invitation([one, member("join"), three], ME) == [three]
@@ -222,33 +224,33 @@ def test_what_was_said_before_we_came_is_not_for_us() -> None:
 
 
 @given(st.text(max_size=TEXT_LIMIT // 4), st.sampled_from([EVENT_LIMIT, ENCRYPTED_LIMIT]), st.integers(1, 4))
-def test_a_message_within_the_limit_makes_an_event_within_its_limit(words: str, limit: int, times: int) -> None:
-    content = Content(text=(words * times)[: TEXT_LIMIT // 4] or "x")
-    for made in (
+def test_text_within_the_limit_makes_an_event_within_its_limit(body: str, limit: int, times: int) -> None:
+    content = Content(text=(body * times)[: TEXT_LIMIT // 4] or "x")
+    for event_content in (
         message_content(content, Address("matrix", "!r"), limit=limit),
         edit_content(content, "$e", limit=limit),
     ):
-        assert len(msgspec.json.encode(made)) <= limit
+        assert len(msgspec.json.encode(event_content)) <= limit
 
 
-@pytest.mark.parametrize("letter", ['"', "\n", "\\", "<", "&", "ü", "👍", "*a* "])
-def test_the_worst_texts_fit_even_encrypted(letter: str) -> None:
-    content = Content(text="x" + letter * ((TEXT_LIMIT - 1) // len(letter.encode())))
+@pytest.mark.parametrize("piece", ['"', "\n", "\\", "<", "&", "ü", "👍", "*a* "])
+def test_longest_text_of_escaped_characters_fits_into_an_encrypted_event(piece: str) -> None:
+    content = Content(text="x" + piece * ((TEXT_LIMIT - 1) // len(piece.encode())))
     check_text(content)
-    for made in (
+    for event_content in (
         message_content(content, Address("matrix", "!r"), limit=ENCRYPTED_LIMIT),
         edit_content(content, "$e", limit=ENCRYPTED_LIMIT),
     ):
-        assert len(msgspec.json.encode(made)) <= ENCRYPTED_LIMIT
+        assert len(msgspec.json.encode(event_content)) <= ENCRYPTED_LIMIT
 
 
-@pytest.mark.parametrize("words", ["", " \n", "x" * (TEXT_LIMIT + 1), "ü" * (TEXT_LIMIT // 2 + 1)])
-def test_nothing_and_too_much_are_refused(words: str) -> None:
+@pytest.mark.parametrize("body", ["", " \n", "x" * (TEXT_LIMIT + 1), "ü" * (TEXT_LIMIT // 2 + 1)])
+def test_empty_and_too_long_texts_are_refused(body: str) -> None:
     with pytest.raises(Rejected):
-        check_text(Content(text=words))
+        check_text(Content(text=body))
 
 
-def test_places_in_threads() -> None:
+def test_relation_contains_thread_and_reply() -> None:
     assert relates_to("", "") == {}
     assert relates_to("", "$q") == {"m.in_reply_to": {"event_id": "$q"}}
     root = {"rel_type": "m.thread", "event_id": "$t"}
@@ -256,16 +258,16 @@ def test_places_in_threads() -> None:
     assert relates_to("$t", "$q") == {**root, "is_falling_back": False, "m.in_reply_to": {"event_id": "$q"}}
 
 
-def test_mentioned_people_are_reported() -> None:
+def test_mentions_contain_the_asker_and_user_ids_of_the_text() -> None:
     content = Content(
         text="ask @carol:there.example, not a@b.example or @carol", reply_to="$q", buttons=(Button("Y", "1"),)
     )
-    made = message_content(content, Address("matrix", "!r"), asker="@alice:here.example")
-    assert made["m.mentions"] == {"user_ids": ["@alice:here.example", "@carol:there.example"]}
+    event_content = message_content(content, Address("matrix", "!r"), asker="@alice:here.example")
+    assert event_content["m.mentions"] == {"user_ids": ["@alice:here.example", "@carol:there.example"]}
 
 
 @given(st.text(), st.text(), st.text(max_size=3), st.text(max_size=3))
-def test_different_keys_are_different_transactions(one: str, other: str, part: str, second: str) -> None:
+def test_different_keys_have_different_transaction_ids(one: str, other: str, part: str, second: str) -> None:
     assert (transaction_id(one) == transaction_id(other)) is (one == other)
     assert (transaction_id(one, part) == transaction_id(one, second)) is (part == second)
 
@@ -287,13 +289,13 @@ def test_different_keys_are_different_transactions(one: str, other: str, part: s
         ("", 0, Unreachable),
     ],
 )
-def test_what_refusals_mean(code: str, status: int, kind: type[PlatformError]) -> None:
+def test_error_codes_become_platform_errors(code: str, status: int, kind: type[PlatformError]) -> None:
     assert type(to_platform_error(code, status, "no")) is kind
 
 
-def test_a_pause_is_reported_and_bounded() -> None:
-    def pause(asked: timedelta | None) -> timedelta:
-        slow = to_platform_error("M_LIMIT_EXCEEDED", 429, "", retry_after=asked)
+def test_pause_of_a_rate_limit_is_bounded() -> None:
+    def pause(requested: timedelta | None) -> timedelta:
+        slow = to_platform_error("M_LIMIT_EXCEEDED", 429, "", retry_after=requested)
         assert isinstance(slow, SlowDown)
         return slow.retry_after
 
@@ -302,18 +304,22 @@ def test_a_pause_is_reported_and_bounded() -> None:
     assert pause(timedelta(days=400)) == timedelta(hours=1)
 
 
-def test_a_refused_login_is_a_matter_of_credentials() -> None:
+def test_refused_login_is_reported_as_bad_credentials() -> None:
     assert isinstance(to_login_error(Rejected("no")), BadCredentials)
     assert isinstance(to_login_error(Unreachable("no")), Unreachable)
 
 
-def test_a_login_is_that_of_its_account_only(tmp_path: Path) -> None:
+def test_stored_login_is_loaded_only_for_its_account(tmp_path: Path) -> None:
     login = Login("https://here.example", "@bot:here.example", "DEVICE", "secret")
-    kept = LoginFile(tmp_path / "new")
-    assert kept.load("https://here.example", "bot") is None
-    kept.save(login)
-    assert kept.load("https://here.example", "bot") == kept.load("https://here.example", "@bot:here.example") == login
-    assert kept.load("https://here.example", "other") is None
-    assert kept.load("https://there.example", "bot") is None
+    login_file = LoginFile(tmp_path / "new")
+    assert login_file.load("https://here.example", "bot") is None
+    login_file.save(login)
+    assert (
+        login_file.load("https://here.example", "bot")
+        == login_file.load("https://here.example", "@bot:here.example")
+        == login
+    )
+    assert login_file.load("https://here.example", "other") is None
+    assert login_file.load("https://there.example", "bot") is None
     (tmp_path / "new" / "login.json").write_text("{")
-    assert kept.load("https://here.example", "bot") is None
+    assert login_file.load("https://here.example", "bot") is None

@@ -1,4 +1,4 @@
-"""Whose invitations are accepted: those of people who may speak, as soon as they may."""
+"""Room invitations: accepted as soon as their sender is allowed to talk to the bot."""
 
 import asyncio
 import logging
@@ -24,8 +24,8 @@ from talaria.testing.wait import until
 pytestmark = pytest.mark.one_engine
 
 
-class Hall:
-    """Our account as the gateway opens it, with settings that can change while it listens."""
+class ListeningAccount:
+    """A bot account opened as the gateway does, with settings that can change while it listens."""
 
     def __init__(self, bot_account: BotAccount, store: Store, folder: Path) -> None:
         self.settings = Settings()
@@ -41,8 +41,8 @@ class Hall:
             yield
             listening.cancel()
 
-    async def begin(self) -> None:
-        """Connect, and end before anything is taken."""
+    async def connect_once(self) -> None:
+        """Connect and disconnect before a message is received."""
         async with AsyncExitStack() as closing, open_platform(self._account(closing)).connect():
             pass
 
@@ -58,7 +58,7 @@ class Hall:
             store=self._store,
             folder=self._folder,
             closing=closing,
-            may_join=self._admits,
+            may_join=self._may_join,
         )
 
     async def _listen(self, account: PlatformAccount) -> None:
@@ -66,71 +66,71 @@ class Hall:
             async for _ in arriving:
                 pass
 
-    async def _admits(self, place: Address, sender: Sender) -> bool:
+    async def _may_join(self, address: Address, sender: Sender) -> bool:
         now = SystemClock().now()
-        return await self._store.read(lambda tx: may_speak(tx, self.settings, place, sender, now))
+        return await self._store.read(lambda tx: may_speak(tx, self.settings, address, sender, now))
 
 
 @pytest.fixture
-def hall(bot_account: BotAccount, store: Store, tmp_path: Path) -> Hall:
-    return Hall(bot_account, store, tmp_path / "matrix")
+def listener(bot_account: BotAccount, store: Store, tmp_path: Path) -> ListeningAccount:
+    return ListeningAccount(bot_account, store, tmp_path / "matrix")
 
 
-async def test_who_may_speak_may_invite_and_nobody_else(
-    hall: Hall, bot_account: BotAccount, alice: Person, carol: Person, store: Store
+async def test_only_invitations_of_allowed_senders_are_accepted(
+    listener: ListeningAccount, bot_account: BotAccount, alice: Person, carol: Person, store: Store
 ) -> None:
-    hall.settings = Settings(access=AccessSettings(allowed=(f"matrix:{alice.user_id}",)))
-    strange, known = carol.room_with(bot_account.user_id), alice.room_with(bot_account.user_id)
-    async with hall.open():
-        await until(lambda: bot_account.user_id in alice.members(known))
+    listener.settings = Settings(access=AccessSettings(allowed=(f"matrix:{alice.user_id}",)))
+    strangers_room, allowed_room = carol.room_with(bot_account.user_id), alice.room_with(bot_account.user_id)
+    async with listener.open():
+        await until(lambda: bot_account.user_id in alice.members(allowed_room))
         later = alice.room_with(bot_account.user_id)
         await until(lambda: bot_account.user_id in alice.members(later))
-    assert bot_account.user_id not in carol.members(strange)
+    assert bot_account.user_id not in carol.members(strangers_room)
 
 
-async def test_an_invitation_is_accepted_once_its_author_is_admitted(
-    hall: Hall, bot_account: BotAccount, carol: Person, store: Store, caplog: pytest.LogCaptureFixture
+async def test_invitation_is_accepted_after_its_sender_was_paired(
+    listener: ListeningAccount, bot_account: BotAccount, carol: Person, store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
     early = carol.room_with(bot_account.user_id)
-    async with hall.open():
+    async with listener.open():
         late = carol.room_with(bot_account.user_id, is_direct=True)
         await until(lambda: caplog.text.count("ignored an invitation") == 2)
     assert bot_account.user_id not in carol.members(early) | carol.members(late)
     await store.write(lambda tx: tx.pairing.offer(Paired("matrix", carol.user_id), "hash", PairingRules()))
     await store.write(lambda tx: tx.pairing.approve("matrix", "hash", PairingRules()))
-    async with hall.open():
+    async with listener.open():
         await until(lambda: bot_account.user_id in carol.members(early))
         await until(lambda: bot_account.user_id in carol.members(late))
 
 
-async def test_an_invitation_of_before_the_first_start_is_not_forgotten(
-    hall: Hall, bot_account: BotAccount, carol: Person
+async def test_invitation_from_before_the_first_start_is_accepted_later(
+    listener: ListeningAccount, bot_account: BotAccount, carol: Person
 ) -> None:
     room = carol.room_with(bot_account.user_id)
-    await hall.begin()
+    await listener.connect_once()
     assert bot_account.user_id not in carol.members(room)
-    hall.settings = Settings(access=AccessSettings(owners=(f"matrix:{carol.user_id}",)))
-    async with hall.open():
+    listener.settings = Settings(access=AccessSettings(owners=(f"matrix:{carol.user_id}",)))
+    async with listener.open():
         await until(lambda: bot_account.user_id in carol.members(room))
 
 
-async def test_a_change_of_the_settings_is_noticed_while_it_listens(
-    hall: Hall, bot_account: BotAccount, carol: Person
+async def test_changed_settings_apply_to_invitations_while_listening(
+    listener: ListeningAccount, bot_account: BotAccount, carol: Person
 ) -> None:
-    async with hall.open():
+    async with listener.open():
         room = carol.room_with(bot_account.user_id)
-        hall.settings = Settings(platforms={"matrix": ChatNetworkSettings(chats=(room,))})
+        listener.settings = Settings(platforms={"matrix": ChatNetworkSettings(chats=(room,))})
         await until(lambda: bot_account.user_id in carol.members(room))
 
 
 async def test_a_withdrawn_invitation_blocks_no_other_room(
-    hall: Hall, bot_account: BotAccount, alice: Person, carol: Person
+    listener: ListeningAccount, bot_account: BotAccount, alice: Person, carol: Person
 ) -> None:
     gone = carol.room_with(bot_account.user_id, preset="private_chat")
-    async with hall.open():
+    async with listener.open():
         carol.call("POST", f"/rooms/{gone}/kick", {"user_id": bot_account.user_id})
-        hall.settings = Settings(access=AccessSettings(everyone=True))
+        listener.settings = Settings(access=AccessSettings(everyone=True))
         room = alice.room_with(bot_account.user_id)
         await until(lambda: bot_account.user_id in alice.members(room))
     assert bot_account.user_id not in carol.members(gone)

@@ -23,7 +23,7 @@ def room_of(*events: RoomEvent) -> RoomState:
     return room
 
 
-def test_a_room_has_the_latest_of_its_names() -> None:
+def test_latest_name_of_a_room_is_used() -> None:
     room = room_of(state("name", {"name": "Old"}), state("canonical_alias", {"alias": "#garden:x.example"}))
     room.apply([state("name", {"name": "Garden"})])
     assert room.describe("!r", ME).name == "Garden"
@@ -44,7 +44,7 @@ def test_a_room_has_the_latest_of_its_names() -> None:
         ({f"@{one}": one for one in "abcdefg"}, "a, b, c, d, e and 2 others"),
     ],
 )
-def test_a_room_without_a_name_is_called_after_its_other_members(people: dict[str, str | None], name: str) -> None:
+def test_room_without_a_name_is_named_after_its_other_members(people: dict[str, str | None], name: str) -> None:
     room = room_of(*(member(user_id, "join", shown) for user_id, shown in people.items()))
     assert room.describe("!r", ME).name == name
 
@@ -59,14 +59,14 @@ def test_invited_people_are_members_and_people_who_left_are_not() -> None:
     assert room.describe("!r", ME).members == 1
 
 
-def test_encryption_stays_on() -> None:
+def test_encryption_of_a_room_cannot_be_turned_off() -> None:
     room = room_of(member(ME))
     assert not room.encrypted
     room.apply([state("encryption", {}), state("encryption", {"algorithm": ""})])
     assert room.encrypted
 
 
-def test_what_is_no_state_or_has_the_wrong_type_changes_nothing() -> None:
+def test_events_without_state_key_or_of_wrong_type_are_ignored() -> None:
     room = room_of(state("name", {"name": "Fake"}, None), state("encryption", {}, None), state("name", {"name": 3}))
     room.apply([member(ANN, "join", ["Ann"])])
     assert room.describe("!r", ME).name == ANN

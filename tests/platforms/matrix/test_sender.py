@@ -1,4 +1,4 @@
-"""What we send is on a real homeserver as people see it, and each key is posted once."""
+"""Sending to a real homeserver: messages appear as intended, and each key is posted once."""
 
 import asyncio
 from datetime import timedelta
@@ -33,7 +33,7 @@ async def test_formatted_text_is_sent_with_its_plain_text(bot_account: BotAccoun
     assert content["formatted_body"] == "<p><strong>bold</strong> &lt;b&gt;no&lt;/b&gt;</p>"
 
 
-async def test_the_same_key_posts_one_message_also_after_a_restart(
+async def test_same_key_posts_one_message_even_after_a_restart(
     bot_account: BotAccount, alice: Person, tmp_path: Path
 ) -> None:
     room = room_of(bot_account, alice)
@@ -69,14 +69,14 @@ async def test_an_edit_replaces_the_text(bot_account: BotAccount, alice: Person)
     assert alice.event(room, ref.message_id)["unsigned"]["m.relations"]["m.replace"]
 
 
-async def test_an_answer_names_whom_it_answers(bot_account: BotAccount, alice: Person) -> None:
+async def test_reply_mentions_the_sender_of_the_original_message(bot_account: BotAccount, alice: Person) -> None:
     async with bot_account.listening() as recorder:
         room = await create_shared_room(bot_account, alice, recorder)
-        said = alice.say(room, "well?")
-        heard = await recorder.one()
-        ref = await recorder.platform.send(heard.address, Content(text="yes", reply_to=said), "k")
+        event_id = alice.say(room, "well?")
+        received = await recorder.one()
+        ref = await recorder.platform.send(received.address, Content(text="yes", reply_to=event_id), "k")
     content = alice.event(room, ref.message_id)["content"]
-    assert content["m.relates_to"] == {"m.in_reply_to": {"event_id": said}}
+    assert content["m.relates_to"] == {"m.in_reply_to": {"event_id": event_id}}
     assert content["m.mentions"] == {"user_ids": [alice.user_id]}
 
 
@@ -96,7 +96,7 @@ async def test_the_longest_texts_fit_into_one_event_and_into_one_edit(bot_accoun
 async def test_typing_and_read_marks_are_shown(bot_account: BotAccount, alice: Person) -> None:
     async with bot_account.listening() as recorder:
         room = await create_shared_room(bot_account, alice, recorder)
-        said = alice.say(room, "read this")
+        event_id = alice.say(room, "read this")
         await recorder.one()
         await recorder.platform.show_typing(Address("matrix", room))
 
@@ -105,11 +105,11 @@ async def test_typing_and_read_marks_are_shown(bot_account: BotAccount, alice: P
             around = alice.call("GET", f"/sync?timeout=0&filter={here}")["rooms"]["join"][room]["ephemeral"]["events"]
             return {one["type"]: one["content"] for one in around}
 
-        await until(lambda: said in str(shown().get("m.receipt")))
+        await until(lambda: event_id in str(shown().get("m.receipt")))
         assert shown()["m.typing"] == {"user_ids": [bot_account.user_id]}
 
 
-async def test_files_travel_in_both_directions_under_safe_names(
+async def test_files_are_sent_and_downloaded_under_safe_names(
     bot_account: BotAccount, alice: Person, tmp_path: Path
 ) -> None:
     document = tmp_path / "plan.txt"
@@ -120,16 +120,16 @@ async def test_files_travel_in_both_directions_under_safe_names(
         ref = await recorder.platform.send(Address("matrix", room), Content(files=(file,)), "k")
         sent = alice.event(room, ref.message_id)["content"]
         alice.post(room, {"msgtype": "m.file", "body": "../../evil\n.sh", "url": sent["url"], "info": sent["info"]})
-        heard = await recorder.one()
+        received = await recorder.one()
         folder = tmp_path / "media"
-        paths = [await recorder.platform.fetch(heard.attachments[0], folder) for _ in range(2)]
+        paths = [await recorder.platform.fetch(received.attachments[0], folder) for _ in range(2)]
     assert (sent["msgtype"], sent["filename"]) == ("m.file", "plan_.txt")
     assert [path.name for path in paths] == ["evil_.sh", "evil_-2.sh"]
     assert {path.parent for path in paths} == {folder}
     assert paths[0].read_text() == "step one"
 
 
-async def test_files_that_are_too_large_are_refused_in_both_directions(
+async def test_too_large_files_are_neither_sent_nor_downloaded(
     bot_account: BotAccount, alice: Person, tmp_path: Path
 ) -> None:
     large = tmp_path / "large"
@@ -141,32 +141,34 @@ async def test_files_that_are_too_large_are_refused_in_both_directions(
     small = bot_account.open(file_limit=1000)
     with pytest.raises(Rejected, match="1000 bytes"):
         await small.send(to, content, "k2")
-    for size in (0, 2000):  # what the sender says of it need not be true
+    for size in (0, 2000):  # the size that the sender declares may be wrong
         with pytest.raises(Rejected, match="1000 bytes"):
             await small.fetch(Attachment(url, "document", "large", size=size), tmp_path / "media")
     assert not list((tmp_path / "media").glob("*"))
 
 
 @pytest.mark.parametrize("reference", ["mxc://localhost/nothing", "https://localhost/x", "mxc://", "{", "{}"])
-async def test_a_file_that_is_not_there_is_refused(bot_account: BotAccount, tmp_path: Path, reference: str) -> None:
+async def test_attachment_that_cannot_be_downloaded_is_refused(
+    bot_account: BotAccount, tmp_path: Path, reference: str
+) -> None:
     with pytest.raises(Rejected):
         await bot_account.open().fetch(Attachment(reference, "document"), tmp_path)
 
 
-async def test_a_file_of_ours_that_is_gone_is_refused(bot_account: BotAccount, alice: Person, tmp_path: Path) -> None:
+async def test_missing_local_file_is_refused(bot_account: BotAccount, alice: Person, tmp_path: Path) -> None:
     room = room_of(bot_account, alice)
     with pytest.raises(Rejected):
         await bot_account.open().send(Address("matrix", room), Content(files=(File(str(tmp_path / "gone"), "x"),)), "k")
 
 
-async def test_a_room_that_we_are_not_in_is_refused(bot_account: BotAccount, alice: Person) -> None:
+async def test_sending_to_a_room_that_the_bot_has_not_joined_is_refused(bot_account: BotAccount, alice: Person) -> None:
     room = alice.room_with()
     with pytest.raises(Rejected):
         await bot_account.open().send(Address("matrix", room), Content(text="hello"), "k")
     assert await bot_account.open().create_handoff_thread(room, "name") is None
 
 
-async def test_nothing_is_said_openly_in_an_encrypted_room(bot_account: BotAccount, alice: Person) -> None:
+async def test_unencrypted_message_to_an_encrypted_room_is_refused(bot_account: BotAccount, alice: Person) -> None:
     encryption = {"type": "m.room.encryption", "content": {"algorithm": "m.megolm.v1.aes-sha2"}}
     async with bot_account.listening() as recorder:
         room = alice.room_with(bot_account.user_id, initial_state=[encryption])
@@ -177,7 +179,7 @@ async def test_nothing_is_said_openly_in_an_encrypted_room(bot_account: BotAccou
     assert alice.events(room) == []
 
 
-async def test_a_homeserver_that_wants_us_slower_says_for_how_long(
+async def test_rate_limit_of_the_homeserver_is_reported_with_its_pause(
     bot_account: BotAccount, alice: Person, homeserver_client: HomeserverClient
 ) -> None:
     room = room_of(bot_account, alice)
@@ -189,19 +191,19 @@ async def test_a_homeserver_that_wants_us_slower_says_for_how_long(
     assert timedelta() < slow.value.retry_after < timedelta(seconds=10)
 
 
-async def test_a_token_that_nobody_knows_is_refused_for_good(bot_account: BotAccount) -> None:
+async def test_unknown_token_is_reported_as_bad_credentials(bot_account: BotAccount) -> None:
     with pytest.raises(BadCredentials):
         async with bot_account.open(token="made-up").connect():
             pass
 
 
-async def test_a_homeserver_that_is_gone_is_unreachable(bot_account: BotAccount) -> None:
+async def test_stopped_homeserver_is_reported_as_unreachable(bot_account: BotAccount) -> None:
     platform = bot_account.open(homeserver="http://127.0.0.1:9")
     with pytest.raises(Unreachable):
         await platform.send(Address("matrix", "!r:localhost"), Content(text="x"), "k")
 
 
-async def test_a_password_is_used_once_and_its_login_kept(bot_account: BotAccount, alice: Person) -> None:
+async def test_password_login_is_stored_and_reused(bot_account: BotAccount, alice: Person) -> None:
     by_password = {"token": "", "user": bot_account.user_id}
     room = room_of(bot_account, alice)
     to = Address("matrix", room)
@@ -215,9 +217,7 @@ async def test_a_password_is_used_once_and_its_login_kept(bot_account: BotAccoun
         await bot_account.open(password="wrong", token="", user=alice.user_id).send(to, Content(text="x"), "k")
 
 
-async def test_a_login_that_was_ended_is_replaced_where_there_is_a_password(
-    bot_account: BotAccount, alice: Person
-) -> None:
+async def test_ended_login_is_replaced_with_the_password(bot_account: BotAccount, alice: Person) -> None:
     room = room_of(bot_account, alice)
     by_password = {"token": "", "user": bot_account.user_id, "password": bot_account.account.password}
     to = Address("matrix", room)
@@ -227,11 +227,11 @@ async def test_a_login_that_was_ended_is_replaced_where_there_is_a_password(
     assert [one["content"]["body"] for one in alice.events(room)] == ["one", "two"]
 
 
-async def test_a_homeserver_that_goes_away_and_comes_back(tmp_path: Path) -> None:
+async def test_messages_are_sent_and_received_again_after_a_homeserver_restart(tmp_path: Path) -> None:
     with Homeserver() as server:
-        there = server.homeserver_client
-        alice = Person(there, there.register("alice"))
-        bot_account = BotAccount(there, there.register("bot"), tmp_path, (alice.user_id,))
+        client = server.homeserver_client
+        alice = Person(client, client.register("alice"))
+        bot_account = BotAccount(client, client.register("bot"), tmp_path, (alice.user_id,))
         async with bot_account.listening() as recorder:
             room = await create_shared_room(bot_account, alice, recorder)
         platform = bot_account.open()
