@@ -37,11 +37,11 @@ _STEP = ModelStep(model="m", usage=Usage(calls=1, input_tokens=5, output_tokens=
 _USED = ModelCalled("m", _STEP.usage, 7, 1000)
 
 
-def _spoken(*parts: Part) -> Message:
+def _assistant_message(*parts: Part) -> Message:
     return Message(role="assistant", parts=parts, at=datetime.now(UTC))
 
 
-async def _begun(store: Store) -> ApiRun:
+async def _begin(store: Store) -> ApiRun:
     message = Message(role="user", parts=(Text("Go."),), at=datetime.now(UTC))
     return await store.write(lambda tx: begin_run(tx, "run_1", RunStart(message=message), ApiCaller()))
 
@@ -51,67 +51,69 @@ async def _recorder(store: Store, session_id: SessionId) -> RunRecorder:
     return RunRecorder(store, session_id, lambda _tx, _session: False, lambda _tx, _run: None, cut)
 
 
-async def _told(store: Store) -> list[RunEvent]:
+async def _stored_events(store: Store) -> list[RunEvent]:
     events = await store.read(lambda tx: tx.events.after(make_stream_name("run_1"), 0))
     assert [event.seq for event in events] == list(range(1, len(events) + 1))
     return [decode_event(event) for event in events]
 
 
-def _short(told: Sequence[RunEvent]) -> list[str]:
-    """Return events by their names, with the words of those that have some."""
-    return [f"{one.__struct_config__.tag} {getattr(one, 'text', '')}".strip() for one in told]
+def _summarise(events: Sequence[RunEvent]) -> list[str]:
+    """Return the names of events, each followed by its text if it has one."""
+    return [f"{one.__struct_config__.tag} {getattr(one, 'text', '')}".strip() for one in events]
 
 
-def _hear(recorder: RunRecorder, *events: TurnEvent) -> None:
+def _pass_events(recorder: RunRecorder, *events: TurnEvent) -> None:
     for event in events:
         recorder.hear(event)
 
 
-async def _cut_off(store: Store, run: ApiRun, recorder: RunRecorder, *, told: bool) -> None:
-    """Take the first half of a turn: words, and a call that is answered; ``told`` says whether events were kept."""
+async def _run_first_half(store: Store, run: ApiRun, recorder: RunRecorder, *, are_stored: bool) -> None:
+    """Run a turn until after its first tool call and fail; ``are_stored``: whether its events were stored before."""
 
-    async def half(turn: TurnRecorder) -> TurnEnd:
-        _hear(recorder, TurnBegan(turn.work.turn_id), TextAdded("Let me look."), _USED)
-        await turn.add([_spoken(Text("Let me look."), _CALL)], _STEP)
+    async def first_half(turn: TurnRecorder) -> TurnEnd:
+        _pass_events(recorder, TurnBegan(turn.work.turn_id), TextAdded("Let me look."), _USED)
+        await turn.add([_assistant_message(Text("Let me look."), _CALL)], _STEP)
         await turn.begin_call(_CALL, "date")
-        _hear(recorder, ToolCalled(_CALL, "terminal: date"))
-        if told:
+        _pass_events(recorder, ToolCalled(_CALL, "terminal: date"))
+        if are_stored:
             await recorder.catch_up()
         await turn.end_call(_CALL, _RESULT)
         raise StoreUnavailable("cut off")
 
     with pytest.raises(StoreUnavailable):
-        await run_pending_turns(store, run.session_id, half)
+        await run_pending_turns(store, run.session_id, first_half)
 
 
-async def _gone_on(store: Store, run: ApiRun, recorder: RunRecorder, *, while_it_runs: bool) -> None:
-    """Take the second half of the turn; events are kept meanwhile, or all at once in its end."""
+async def _resume_turn(store: Store, run: ApiRun, recorder: RunRecorder, *, while_it_runs: bool) -> None:
+    """Run the rest of the turn; its events are stored while it runs, or all at its end."""
 
-    async def rest(turn: TurnRecorder) -> TurnEnd:
-        _hear(recorder, TurnBegan(turn.work.turn_id))
+    async def second_half(turn: TurnRecorder) -> TurnEnd:
+        _pass_events(recorder, TurnBegan(turn.work.turn_id))
         await turn.add([Message(role="tool", parts=(_RESULT,), at=datetime.now(UTC))])
-        _hear(recorder, TextAdded("Se"), TextAdded("en."), _USED)
+        _pass_events(recorder, TextAdded("Se"), TextAdded("en."), _USED)
         if while_it_runs:
             await recorder.catch_up()
         end = TurnAnswered("Seen.")
-        await turn.finish(end, _spoken(Text("Seen.")), _STEP)
+        await turn.finish(end, _assistant_message(Text("Seen.")), _STEP)
         recorder.hear(end)
         return end
 
-    await run_pending_turns(store, run.session_id, rest, ended=recorder.take_note)
+    await run_pending_turns(store, run.session_id, second_half, ended=recorder.take_note)
     await recorder.catch_up()
 
 
 @pytest.mark.parametrize("while_it_runs", [True, False])
-@pytest.mark.parametrize("told", [True, False])
-async def test_a_turn_that_was_cut_off_is_reported_whole_and_once(
-    store: Store, *, told: bool, while_it_runs: bool
+@pytest.mark.parametrize("are_stored", [True, False])
+async def test_events_of_an_interrupted_turn_are_stored_completely_and_once(
+    store: Store, *, are_stored: bool, while_it_runs: bool
 ) -> None:
-    run = await _begun(store)
-    await _cut_off(store, run, await _recorder(store, run.session_id), told=told)
-    await _gone_on(store, run, await _recorder(store, run.session_id), while_it_runs=while_it_runs)
-    heard = [one for one in _short(await _told(store)) if not one.startswith(("text.delta", "model.used"))]
-    assert heard == [
+    run = await _begin(store)
+    await _run_first_half(store, run, await _recorder(store, run.session_id), are_stored=are_stored)
+    await _resume_turn(store, run, await _recorder(store, run.session_id), while_it_runs=while_it_runs)
+    summaries = [
+        one for one in _summarise(await _stored_events(store)) if not one.startswith(("text.delta", "model.used"))
+    ]
+    assert summaries == [
         "run.queued",
         "turn.started",
         "message.completed Let me look.",
@@ -127,88 +129,88 @@ async def test_a_turn_that_was_cut_off_is_reported_whole_and_once(
 
 
 async def test_a_replaced_recorder_records_nothing_more(store: Store) -> None:
-    run = await _begun(store)
+    run = await _begin(store)
     former = await _recorder(store, run.session_id)
-    await _cut_off(store, run, former, told=True)
+    await _run_first_half(store, run, former, are_stored=True)
     following = await _recorder(store, run.session_id)
 
     async def resume(turn: TurnRecorder) -> TurnEnd:
-        _hear(following, TurnBegan(turn.work.turn_id))
+        _pass_events(following, TurnBegan(turn.work.turn_id))
         await following.catch_up()
-        before = await _told(store)
-        _hear(former, TextAdded("I am still here."), ToolAnswered(_RESULT, "terminal", 0.1))
+        before = await _stored_events(store)
+        _pass_events(former, TextAdded("I am still here."), ToolAnswered(_RESULT, "terminal", 0.1))
         await former.catch_up()
-        assert await _told(store) == before
+        assert await _stored_events(store) == before
         end = TurnAnswered("Seen.")
-        await turn.finish(end, _spoken(Text("Seen.")), _STEP)
+        await turn.finish(end, _assistant_message(Text("Seen.")), _STEP)
         return end
 
     await run_pending_turns(store, run.session_id, resume, ended=following.take_note)
-    assert "text.delta I am still here." not in _short(await _told(store))
+    assert "text.delta I am still here." not in _summarise(await _stored_events(store))
 
 
-async def test_nothing_is_recorded_after_the_end(store: Store) -> None:
-    run = await _begun(store)
+async def test_no_event_is_recorded_after_the_end_of_a_run(store: Store) -> None:
+    run = await _begin(store)
     recorder = await _recorder(store, run.session_id)
 
-    async def turn_taken(turn: TurnRecorder) -> TurnEnd:
-        _hear(recorder, TurnBegan(turn.work.turn_id), TextAdded("Done."))
+    async def take_turn(turn: TurnRecorder) -> TurnEnd:
+        _pass_events(recorder, TurnBegan(turn.work.turn_id), TextAdded("Done."))
         end = TurnAnswered("Done.")
-        await turn.finish(end, _spoken(Text("Done.")), _STEP)
-        _hear(recorder, TextAdded("late"), TextAdded("r"))
+        await turn.finish(end, _assistant_message(Text("Done.")), _STEP)
+        _pass_events(recorder, TextAdded("late"), TextAdded("r"))
         await recorder.catch_up()
         return end
 
-    await run_pending_turns(store, run.session_id, turn_taken, ended=recorder.take_note)
-    assert _short(await _told(store))[-1] == "run.completed Done."
+    await run_pending_turns(store, run.session_id, take_turn, ended=recorder.take_note)
+    assert _summarise(await _stored_events(store))[-1] == "run.completed Done."
 
 
-async def test_words_that_come_faster_than_the_store_become_one_event(store: Store) -> None:
-    run = await _begun(store)
+async def test_text_faster_than_the_store_is_merged_into_one_event(store: Store) -> None:
+    run = await _begin(store)
     recorder = await _recorder(store, run.session_id)
 
-    async def turn_taken(turn: TurnRecorder) -> TurnEnd:
-        _hear(recorder, TurnBegan(turn.work.turn_id), *(TextAdded("x") for _ in range(5000)))
+    async def take_turn(turn: TurnRecorder) -> TurnEnd:
+        _pass_events(recorder, TurnBegan(turn.work.turn_id), *(TextAdded("x") for _ in range(5000)))
         async with asyncio.TaskGroup() as group:
-            keeping = group.create_task(recorder.keep())
+            storing = group.create_task(recorder.keep())
             end = TurnAnswered("x" * 5000)
-            await turn.finish(end, _spoken(Text(end.text)), _STEP)
-            keeping.cancel()
+            await turn.finish(end, _assistant_message(Text(end.text)), _STEP)
+            storing.cancel()
         return end
 
-    await run_pending_turns(store, run.session_id, turn_taken, ended=recorder.take_note)
-    assert _short(await _told(store)).count(f"text.delta {'x' * 5000}") == 1
+    await run_pending_turns(store, run.session_id, take_turn, ended=recorder.take_note)
+    assert _summarise(await _stored_events(store)).count(f"text.delta {'x' * 5000}") == 1
 
 
-async def test_a_turn_of_another_caller_is_not_recorded(store: Store) -> None:
-    run = await _begun(store)
+async def test_turn_of_another_run_is_not_recorded(store: Store) -> None:
+    run = await _begin(store)
     recorder = await _recorder(store, run.session_id)
 
-    async def taken(turn: TurnRecorder) -> TurnEnd:
-        _hear(recorder, TurnBegan(turn.work.turn_id), TextAdded("Done."))
+    async def take_turn(turn: TurnRecorder) -> TurnEnd:
+        _pass_events(recorder, TurnBegan(turn.work.turn_id), TextAdded("Done."))
         await recorder.catch_up()
         end = TurnAnswered("Done.")
-        await turn.finish(end, _spoken(Text("Done.")), _STEP)
+        await turn.finish(end, _assistant_message(Text("Done.")), _STEP)
         recorder.hear(end)
         return end
 
-    await run_pending_turns(store, run.session_id, taken, ended=recorder.take_note)
-    before = await _told(store)
+    await run_pending_turns(store, run.session_id, take_turn, ended=recorder.take_note)
+    before = await _stored_events(store)
 
-    def say(tx: Transaction) -> None:
-        begin_run(tx, "run_2", RunStart(message=_spoken(Text("x")), session_id=run.session_id), ApiCaller())
+    def begin_second_run(tx: Transaction) -> None:
+        begin_run(tx, "run_2", RunStart(message=_assistant_message(Text("x")), session_id=run.session_id), ApiCaller())
 
-    await store.write(say)
+    await store.write(begin_second_run)
     await store.write(lambda tx: tx.runs.move("run_2", "stopped"))
-    await run_pending_turns(store, run.session_id, taken, ended=recorder.take_note)
-    assert await _told(store) == before
+    await run_pending_turns(store, run.session_id, take_turn, ended=recorder.take_note)
+    assert await _stored_events(store) == before
 
 
 async def test_a_run_ends_once_even_if_another_worker_thinks_it_is_open(store: Store) -> None:
-    run = await _begun(store)
+    run = await _begin(store)
     assert await store.write(lambda tx: end_run(tx, run, RunStopped()))
     await store.write(lambda tx: tx.inbox.settle([item.id for item in tx.inbox.unsettled(run.session_id)]))
-    before = await _told(store)
+    before = await _stored_events(store)
     assert not await store.write(lambda tx: end_run(tx, run, RunCompleted("Late.")))
     assert await store.write(lambda tx: reconcile_run(tx, run)) is None
-    assert await _told(store) == before
+    assert await _stored_events(store) == before

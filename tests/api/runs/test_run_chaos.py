@@ -17,7 +17,7 @@ from talaria.testing.model_server import Ask, ModelServer, Received, Say
 
 
 def _answer(received: Received) -> Say:
-    """Use a tool twice, start something in the background, answer, and answer once more when that reports."""
+    """Call a tool twice, start a background process, reply, and reply again when that process has ended."""
     messages = received.json["messages"]
     name = next(str(one["content"]) for one in messages if one["role"] == "user")
     done = sum(one["role"] == "tool" for one in messages)
@@ -32,7 +32,9 @@ def _answer(received: Received) -> Say:
     return Say(f"{name} is done so far.", pause=0.02)
 
 
-async def _told(http: httpx.AsyncClient, run: dict[str, Any]) -> tuple[list[ServerSentEvent], list[dict[str, Any]]]:
+async def _read_events_and_messages(
+    http: httpx.AsyncClient, run: dict[str, Any]
+) -> tuple[list[ServerSentEvent], list[dict[str, Any]]]:
     events = await follow(http, f"/v1/runs/{run['id']}/events")
     messages = (await http.get(f"/v1/sessions/{run['session_id']}/messages?limit=1000")).json()["data"]
     return events, messages
@@ -45,12 +47,12 @@ def _check(events: list[ServerSentEvent], messages: list[dict[str, Any]]) -> Non
     calls = Counter((one.name, one.data["call_id"]) for one in events if one.name in ("tool.started", "tool.completed"))
     assert set(calls.values()) == {1}
     assert len(calls) == 2 * len({call for _, call in calls})
-    said = [
+    texts = [
         "".join(part["text"] for part in one["parts"] if part["type"] == "text")
         for one in messages
         if one["role"] == "assistant"
     ]
-    assert [one.data["text"] for one in events if one.name == "message.completed"] == [words for words in said if words]
+    assert [one.data["text"] for one in events if one.name == "message.completed"] == [text for text in texts if text]
 
 
 @pytest.fixture
@@ -61,7 +63,7 @@ async def model() -> AsyncIterator[ModelServer]:
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("engine", ["sqlite", "postgres"])
-async def test_every_run_is_reported_completely_after_any_kill(
+async def test_events_of_every_run_are_complete_after_repeated_kills(
     tmp_path: Path, model: ModelServer, engine: str, request: pytest.FixtureRequest
 ) -> None:
     count, kills = (60, 15) if request.config.getoption("--long") else (10, 4)
@@ -77,17 +79,17 @@ async def test_every_run_is_reported_completely_after_any_kill(
         async with client(servers[0]) as http:
             runs = [(await http.post("/v1/runs", json={"input": f"run{number}"})).json() for number in range(count)]
         for number in range(kills):
-            async with client(servers[1]) as http:  # some way further on
+            async with client(servers[1]) as http:  # until the run has made progress
                 await follow(http, f"/v1/runs/{runs[number]['id']}/events", until=lambda one: (one.number or 0) > 6)
             killed = chance.choice(servers)
             await killed.kill()
             await killed.start()
         async with client(servers[1]) as http:
-            told = await asyncio.gather(*(_told(http, run) for run in runs))
+            results = await asyncio.gather(*(_read_events_and_messages(http, run) for run in runs))
     finally:
         for one in servers:
             await one.end()
-    for events, messages in told:
+    for events, messages in results:
         _check(events, messages)
     done = Counter((tmp_path / "workspaces" / "default" / "log").read_text().split())
     assert set(done.values()) == {1}

@@ -1,4 +1,4 @@
-"""Runs: started, followed from any point and by several, answered, stopped."""
+"""Runs of the API: start, follow from any event, answer questions, stop."""
 
 import asyncio
 from pathlib import Path
@@ -16,8 +16,8 @@ _LOOK = Say("Let me look.", calls=[Ask("terminal", {"command": "echo seen"}, id=
 _DANGER = Say(calls=[Ask("terminal", {"command": "rm -rf *"})])
 
 
-async def _start(http: httpx.AsyncClient, words: str = "Go.", **more: object) -> dict[str, Any]:
-    response = await http.post("/v1/runs", json={"input": words, **more})
+async def _start(http: httpx.AsyncClient, text: str = "Go.", **more: object) -> dict[str, Any]:
+    response = await http.post("/v1/runs", json={"input": text, **more})
     assert response.status_code == 202, response.text
     run: dict[str, Any] = response.json()
     return run
@@ -41,14 +41,14 @@ def _names(events: list[ServerSentEvent]) -> list[str]:
     return [one.name for one in events]
 
 
-async def test_a_run_tells_all_that_happens_and_ends(http: httpx.AsyncClient, model: ModelServer) -> None:
+async def test_events_of_a_run_are_streamed_until_it_completes(http: httpx.AsyncClient, model: ModelServer) -> None:
     model.script(_LOOK, Say("Seen."))
     run = await _start(http, metadata={"ticket": "7"})
     assert run["status"] == "queued"
     events = await follow(http, f"/v1/runs/{run['id']}/events")
     assert [one.number for one in events] == list(range(1, len(events) + 1))
-    telling = [name for name in _names(events) if name not in ("text.delta", "tool.progress")]
-    assert telling == [
+    reported = [name for name in _names(events) if name not in ("text.delta", "tool.progress")]
+    assert reported == [
         "run.queued",
         "turn.started",
         "model.used",
@@ -60,13 +60,13 @@ async def test_a_run_tells_all_that_happens_and_ends(http: httpx.AsyncClient, mo
         "run.completed",
     ]
     assert "".join(one.data["text"] for one in events if one.name == "text.delta") == "Let me look.Seen."
-    over = await _state(http, run)
-    assert (over["status"], over["output"], over["metadata"]) == ("completed", "Seen.", {"ticket": "7"})
+    ended = await _state(http, run)
+    assert (ended["status"], ended["output"], ended["metadata"]) == ("completed", "Seen.", {"ticket": "7"})
     assert (await http.get(f"/v1/sessions/{run['session_id']}")).json()["model"] == "scripted"
-    assert over["usage"]["calls"] == 2
+    assert ended["usage"]["calls"] == 2
 
 
-async def test_several_follow_a_run_each_from_where_they_left_off(http: httpx.AsyncClient, model: ModelServer) -> None:
+async def test_several_clients_follow_a_run_from_different_events(http: httpx.AsyncClient, model: ModelServer) -> None:
     model.script(Say("one two three four five six seven eight", pause=0.05))
     run = await _start(http)
     path = f"/v1/runs/{run['id']}/events"
@@ -78,7 +78,7 @@ async def test_several_follow_a_run_each_from_where_they_left_off(http: httpx.As
     assert await follow(http, f"{path}?after=1000000") == []
 
 
-async def test_who_wants_the_head_alone_is_not_made_to_follow(
+async def test_head_request_of_an_event_stream_returns_at_once(
     server: Server, http: httpx.AsyncClient, model: ModelServer
 ) -> None:
     model.script(Say("and so on " * 200, pause=0.05))
@@ -95,17 +95,17 @@ async def test_who_wants_the_head_alone_is_not_made_to_follow(
     assert (await http.post(f"/v1/runs/{run['id']}/stop")).json()["status"] == "stopped"
 
 
-async def test_a_client_that_hangs_up_ends_nothing(http: httpx.AsyncClient, model: ModelServer) -> None:
+async def test_run_continues_after_its_client_disconnected(http: httpx.AsyncClient, model: ModelServer) -> None:
     model.script(Say("one two three four five six seven", pause=0.1))
     run = await _start(http)
     await follow(http, f"/v1/runs/{run['id']}/events", until=lambda one: one.name == "text.delta")
     assert (await _in_state(http, run, "completed"))["output"] == "one two three four five six seven"
 
 
-async def test_runs_of_one_session_come_one_after_the_other(http: httpx.AsyncClient, model: ModelServer) -> None:
+async def test_runs_of_one_session_are_executed_in_order(http: httpx.AsyncClient, model: ModelServer) -> None:
     model.script(Say("first", pause=0.1), Say("second"), Say("third"))
     first = await _start(http)
-    later = [await _start(http, words, session_id=first["session_id"]) for words in ("And?", "And then?")]
+    later = [await _start(http, text, session_id=first["session_id"]) for text in ("And?", "And then?")]
     outputs = [(await _in_state(http, run, "completed"))["output"] for run in (first, *later)]
     assert outputs == ["first", "second", "third"]
     messages = (await http.get(f"/v1/sessions/{first['session_id']}/messages")).json()["data"]
@@ -127,9 +127,7 @@ async def test_a_running_run_is_stopped(http: httpx.AsyncClient, model: ModelSer
     assert (again.status_code, again.json()["status"]) == (200, "stopped")
 
 
-async def test_a_run_that_waits_for_its_turn_is_stopped_without_one(
-    http: httpx.AsyncClient, model: ModelServer
-) -> None:
+async def test_queued_run_is_stopped_without_a_turn(http: httpx.AsyncClient, model: ModelServer) -> None:
     model.script(Say("and so on " * 200, pause=0.05))
     first = await _start(http)
     await model.arrived()
@@ -141,7 +139,7 @@ async def test_a_run_that_waits_for_its_turn_is_stopped_without_one(
 
 
 @pytest.mark.parametrize(("decision", "outcome"), [("approve", "gone"), ("deny", "precious")])
-async def test_what_is_dangerous_waits_for_an_approval(
+async def test_dangerous_command_waits_for_approval(
     http: httpx.AsyncClient, model: ModelServer, server: Server, decision: str, outcome: str
 ) -> None:
     precious = server.program.home / "workspaces" / "default" / "precious"
@@ -162,7 +160,7 @@ async def test_what_is_dangerous_waits_for_an_approval(
     assert (await http.post(f"/v1/runs/{run['id']}/approval", json=body)).status_code == 404
 
 
-async def test_a_reason_against_it_never_becomes_a_yes(
+async def test_reason_of_a_denial_is_not_read_as_approval(
     http: httpx.AsyncClient, model: ModelServer, server: Server
 ) -> None:
     precious = server.program.home / "workspaces" / "default" / "precious"
@@ -176,7 +174,7 @@ async def test_a_reason_against_it_never_becomes_a_yes(
     assert precious.exists()
 
 
-async def test_a_question_is_answered(http: httpx.AsyncClient, model: ModelServer) -> None:
+async def test_answer_to_a_question_reaches_the_model(http: httpx.AsyncClient, model: ModelServer) -> None:
     model.script(Say(calls=[Ask("clarify", {"question": "Red or blue?", "choices": ["red", "blue"]})]), Say("Blue."))
     run = await _start(http)
     (asked,) = (await _in_state(http, run, "waiting"))["questions"]
@@ -188,7 +186,7 @@ async def test_a_question_is_answered(http: httpx.AsyncClient, model: ModelServe
     assert "blue" in str(model.received[-1].body)
 
 
-async def test_a_run_that_waits_for_an_answer_can_be_stopped(http: httpx.AsyncClient, model: ModelServer) -> None:
+async def test_run_waiting_for_an_answer_can_be_stopped(http: httpx.AsyncClient, model: ModelServer) -> None:
     model.script(Say(calls=[Ask("clarify", {"question": "Which?"})]))
     run = await _start(http)
     await _in_state(http, run, "waiting")
@@ -198,7 +196,7 @@ async def test_a_run_that_waits_for_an_answer_can_be_stopped(http: httpx.AsyncCl
     assert names[-3:].count("question.closed") == 1
 
 
-async def test_a_stopping_server_waits_for_no_answer_and_no_client(tmp_path: Path, model: ModelServer) -> None:
+async def test_stopping_server_does_not_wait_for_answers_and_clients(tmp_path: Path, model: ModelServer) -> None:
     model.script(Say(calls=[Ask("clarify", {"question": "Which?"}, id="call_1")]), Say("That one."))
     program = scripted_program(tmp_path, model, "[gateway]\ndrain_seconds = 3600.0\n")
     async with serving(program) as server, client(server) as http:
@@ -207,12 +205,12 @@ async def test_a_stopping_server_waits_for_no_answer_and_no_client(tmp_path: Pat
         async with asyncio.TaskGroup() as group:
             asked = asyncio.Event()
 
-            def hear(one: ServerSentEvent) -> bool:
+            def note_question(one: ServerSentEvent) -> bool:
                 if one.name == "question.asked":
                     asked.set()
                 return False
 
-            following = group.create_task(follow(http, f"/v1/runs/{run['id']}/events", until=hear))
+            following = group.create_task(follow(http, f"/v1/runs/{run['id']}/events", until=note_question))
             await asked.wait()
             assert await server.end() == 0
         events = following.result()
@@ -229,7 +227,7 @@ async def test_a_stopping_server_waits_for_no_answer_and_no_client(tmp_path: Pat
         assert (await _in_state(http, run, "completed"))["output"] == "That one."
 
 
-async def test_a_session_is_named_by_the_header_as_well(http: httpx.AsyncClient, model: ModelServer) -> None:
+async def test_session_can_be_chosen_with_a_header(http: httpx.AsyncClient, model: ModelServer) -> None:
     first = await http.post("/v1/runs", json={"input": "One"})
     await _in_state(http, first.json(), "completed")
     headers = {"x-talaria-session-id": first.headers["x-talaria-session-id"]}
@@ -237,22 +235,22 @@ async def test_a_session_is_named_by_the_header_as_well(http: httpx.AsyncClient,
     await _in_state(http, second.json(), "completed")
     third = await http.post("/v1/responses", json={"input": "Three"}, headers=headers)
     assert third.headers["x-talaria-session-id"] == second.json()["session_id"] == first.json()["session_id"]
-    said = [one["content"] for one in model.received[-1].json["messages"][1:]]
-    assert said == ["One", "ok", "Be brief.", "Two", "ok", "Three"]
+    contents = [one["content"] for one in model.received[-1].json["messages"][1:]]
+    assert contents == ["One", "ok", "Be brief.", "Two", "ok", "Three"]
     unknown = await http.post("/v1/responses", json={"input": "x"}, headers={"x-talaria-session-id": "nowhere"})
     assert unknown.status_code == 404
 
 
-async def test_a_run_whose_model_fails_says_so(http: httpx.AsyncClient, model: ModelServer) -> None:
+async def test_run_fails_if_its_model_fails(http: httpx.AsyncClient, model: ModelServer) -> None:
     model.otherwise(Fail(400, message="nonsense"))
     run = await _start(http)
-    over = await _in_state(http, run, "failed")
-    assert over["error"]["code"] == "failed"
-    assert over["error"]["message"]
+    ended = await _in_state(http, run, "failed")
+    assert ended["error"]["code"] == "failed"
+    assert ended["error"]["message"]
     assert _names(await follow(http, f"/v1/runs/{run['id']}/events"))[-1] == "run.failed"
 
 
-async def test_what_is_not_there_is_said_to_be_missing(http: httpx.AsyncClient) -> None:
+async def test_unknown_runs_sessions_and_models_and_missing_input_are_refused(http: httpx.AsyncClient) -> None:
     for path in ("/v1/runs/run_x", "/v1/runs/run_x/events"):
         assert (await http.get(path)).json()["error"]["code"] == "run_not_found"
     assert (await http.post("/v1/runs/run_x/stop")).status_code == 404
@@ -263,7 +261,7 @@ async def test_what_is_not_there_is_said_to_be_missing(http: httpx.AsyncClient) 
     assert (await http.post("/v1/runs", json={"input": " "})).status_code == 400
 
 
-async def test_the_same_key_starts_one_run(http: httpx.AsyncClient, model: ModelServer) -> None:
+async def test_same_idempotency_key_starts_one_run(http: httpx.AsyncClient, model: ModelServer) -> None:
     headers = {"idempotency-key": "once"}
     both = [await http.post("/v1/runs", json={"input": "Go."}, headers=headers) for _ in range(2)]
     assert both[0].json() == both[1].json()
