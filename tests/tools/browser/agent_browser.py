@@ -19,7 +19,7 @@ from talaria.tools.browser.registry import BrowserRegistry
 from talaria.tools.browser.tool import BrowserAct, BrowserPages
 
 CHROMIUM = find_executable("", process_environment())
-# A fifth of Chromium's CPU time to start, for tests of what is around the browser; empty if it isn't installed. The
+# Needs a fifth of Chromium's CPU time to start, for tests that need no page; empty if it isn't installed. The
 # program itself: the one on the PATH is a script that doesn't end with it.
 HEADLESS_SHELL = find_executable("/usr/lib/chromium/chromium-headless-shell", process_environment())
 LINK = "http://127.0.0.1:8765/browser/1"

@@ -1,4 +1,4 @@
-"""The person's own browser: used, guarded, and never closed."""
+"""The person's own browser: the agent uses it behind the network guard and never closes it."""
 
 import asyncio
 import subprocess
@@ -44,7 +44,7 @@ async def test_own_browser_is_used_and_stays_open(
             ToolFailed, match=rf"leads to {other_site.host}, which is not a public address; it is blocked"
         ):
             await agent.open(site.url("/out"))
-        # Chromium loads a page again by itself after most other errors: then nobody would check it any more.
+        # Chromium loads a page again by itself after most other errors: that second load would not be checked.
         await connection.page.wait_for_function("document.body.innerText.includes('ERR_BLOCKED_BY_CLIENT')")
         with pytest.raises(ToolFailed, match="belongs to the person"):
             await agent.read("close_tab", tab=1)

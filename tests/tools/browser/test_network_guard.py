@@ -1,4 +1,4 @@
-"""What pages and the agent can't reach: this machine, its network, its files."""
+"""Network guard of the browser: pages and the agent can't reach this machine, its network and its files."""
 
 import asyncio
 import socket
@@ -19,7 +19,7 @@ pytestmark = needs_chromium
     "url",
     ["file:///etc/passwd", "chrome://settings", "javascript:alert(1)", "view-source:http://example.com", "ftp://x/"],
 )
-async def test_other_schemes_are_refused(agent: AgentBrowser, url: str) -> None:
+async def test_schemes_other_than_http_are_refused(agent: AgentBrowser, url: str) -> None:
     with pytest.raises(ToolFailed, match="Only http and https"):
         await agent.open(url)
 
@@ -118,7 +118,7 @@ async def test_browser_goes_through_the_proxy_of_the_environment(
     assert other_site.seen == []
 
 
-async def test_addresses_are_checked_before_the_proxy_of_the_environment_is_asked(
+async def test_addresses_are_checked_before_the_proxy_of_the_environment_is_used(
     site: Website, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     refused: list[str] = []
@@ -145,7 +145,7 @@ async def test_addresses_are_checked_before_the_proxy_of_the_environment_is_aske
         assert "answered 407" in await ask(proxy, "CONNECT shop.example:443")
 
 
-async def test_connection_carries_one_request_only() -> None:
+async def test_proxy_connection_carries_one_request_only() -> None:
     """A server that keeps its connection open must not get a request to another server."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         host = f"127.0.0.1:{listener.getsockname()[1]}"

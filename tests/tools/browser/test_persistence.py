@@ -115,7 +115,7 @@ async def test_hard_close_ends_the_browser_and_removes_its_profile(running_brows
     assert list_browsers(running_browser.root) == []
 
 
-async def test_orphans_are_found_and_ended(running_browser: RunningBrowser) -> None:
+async def test_orphaned_browsers_are_found_and_ended(running_browser: RunningBrowser) -> None:
     root, session_id = running_browser.root, running_browser.session_id
     assert end_orphans(root, {session_id}) == []
     assert end_orphans(root, {new_session_id()}) == [session_id]

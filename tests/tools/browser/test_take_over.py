@@ -39,7 +39,7 @@ async def test_actions_wait_until_the_person_hands_the_browser_back(agent: Agent
     assert "Waiting" in reading.result()
 
 
-async def test_live_view_shows_the_page_and_takes_input(agent: AgentBrowser, site: Website) -> None:
+async def test_live_view_shows_the_page_and_accepts_input(agent: AgentBrowser, site: Website) -> None:
     style = "position:absolute;left:0;top:0;width:300px;height:40px"
     url = site.page("/input", f"<input style='{style}' oninput='document.title=value'>")
     await agent.open(url)

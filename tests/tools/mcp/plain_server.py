@@ -22,23 +22,23 @@ _PROMPTS = [
         "arguments": [{"name": "who", "required": True}, {"name": "how"}],
     }
 ]
-_ABLE = {"tools": {"listChanged": True}, "prompts": {}}
+_CAPABILITIES = {"tools": {"listChanged": True}, "prompts": {}}
 
 
-def answer(method: str, given: dict[str, Any]) -> dict[str, Any]:
+def answer(method: str, params: dict[str, Any]) -> dict[str, Any]:
     """Return the result of a request."""
     match method:
         case "initialize":
             about = {"name": "counter", "version": "1"}
-            return {"protocolVersion": given["protocolVersion"], "capabilities": _ABLE, "serverInfo": about}
+            return {"protocolVersion": params["protocolVersion"], "capabilities": _CAPABILITIES, "serverInfo": about}
         case "tools/list":
             return {"tools": _TOOLS}
         case "tools/call":
-            return {"content": [{"type": "text", "text": call(given["name"])}]}
+            return {"content": [{"type": "text", "text": call(params["name"])}]}
         case "prompts/list":
             return {"prompts": _PROMPTS}
         case "prompts/get":
-            text = f"Greet {given['arguments']['who']} {given['arguments'].get('how', 'kindly')}."
+            text = f"Greet {params['arguments']['who']} {params['arguments'].get('how', 'kindly')}."
             return {"messages": [{"role": "user", "content": {"type": "text", "text": text}}]}
         case _:
             return {}

@@ -42,7 +42,9 @@ async def use(
     return await tool.run(msgspec.convert(arguments, tool.arguments), call)
 
 
-async def test_server_gets_roots_and_offers_everything(everything: McpServers, tmp_path: Path) -> None:
+async def test_roots_progress_images_resources_and_prompts_are_supported(
+    everything: McpServers, tmp_path: Path
+) -> None:
     assert str(tmp_path) in (await use(everything, "get-roots-list")).text
     shown: list[str] = []
     await use(everything, "trigger-long-running-operation", shown=shown, duration=0.1, steps=2)
@@ -60,9 +62,9 @@ async def test_server_gets_roots_and_offers_everything(everything: McpServers, t
 
 async def test_questions_of_the_server_reach_the_person(everything: McpServers) -> None:
     person = ScriptedPerson(*["Ada"] + ["Skip this"] * 20)
-    told = await use(everything, "trigger-elicitation-request", person)
+    output = await use(everything, "trigger-elicitation-request", person)
     assert "The MCP server all asks:" in person.questions[0][0]
     assert "Decline" in person.questions[0][1]
-    assert "Ada" in told.text
+    assert "Ada" in output.text
     assert "decline" in (await use(everything, "trigger-elicitation-request", ScriptedPerson("Decline"))).text.lower()
     assert "cancel" in (await use(everything, "trigger-elicitation-request", ScriptedPerson(None))).text.lower()

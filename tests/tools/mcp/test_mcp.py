@@ -1,4 +1,4 @@
-"""Real MCP servers: their tools as ours, through deaths and restarts."""
+"""Real MCP servers: their tools, connection failures and restarts."""
 
 import asyncio
 import gc
@@ -33,18 +33,18 @@ SERVER = Path(__file__).with_name("mcp_server.py")
 
 @pytest.fixture
 def kitchen() -> McpServer:
-    """The server, as a process that has the library already."""
+    """The server as a process that has already imported the library."""
     return server_of("kitchen", *KITCHEN)
 
 
 @asynccontextmanager
 async def connected(folder: Path, *servers: McpServer) -> AsyncIterator[McpServers]:
-    all_of_them = McpServers(servers, folder)
-    serving = asyncio.ensure_future(all_of_them.serve())
+    mcp_servers = McpServers(servers, folder)
+    serving = asyncio.ensure_future(mcp_servers.serve())
     try:
         async with asyncio.timeout(LIMIT):
-            await all_of_them.ready()
-        yield all_of_them
+            await mcp_servers.ready()
+        yield mcp_servers
     finally:
         serving.cancel()
         await asyncio.wait([serving])
@@ -88,7 +88,7 @@ def schema_of(arguments: type[Struct]) -> str:
     return str(msgspec.json.schema(arguments))
 
 
-async def test_a_server_from_the_registry_tells_the_time(tmp_path: Path) -> None:
+async def test_tools_of_a_published_time_server_can_be_called(tmp_path: Path) -> None:
     async with connected(tmp_path, server_of("time", "mcp_server_time", "--local-timezone", "UTC")) as servers:
         assert servers.problems == {}
         assert [tool.name for tool in servers.tools] == ["mcp_time_get_current_time", "mcp_time_convert_time"]
@@ -101,7 +101,7 @@ async def test_a_server_from_the_registry_tells_the_time(tmp_path: Path) -> None
             await run(servers, "mcp_time_get_current_time", timezone="Nowhere/Else")
 
 
-async def test_what_a_server_offers_becomes_tools_of_ours(tmp_path: Path, kitchen: McpServer) -> None:
+async def test_tools_resources_and_prompts_of_a_server_become_tools(tmp_path: Path, kitchen: McpServer) -> None:
     async with connected(tmp_path, kitchen) as servers:
         effects = {tool.name.removeprefix("mcp_kitchen_"): tool.effect for tool in servers.tools}
         assert effects == {
@@ -123,7 +123,7 @@ async def test_what_a_server_offers_becomes_tools_of_ours(tmp_path: Path, kitche
         assert "greet(name)" in tool_named(servers, "mcp_kitchen_get_prompt").description
 
 
-async def test_arguments_are_described_and_checked(tmp_path: Path, kitchen: McpServer) -> None:
+async def test_arguments_of_remote_tools_are_described_and_checked(tmp_path: Path, kitchen: McpServer) -> None:
     async with connected(tmp_path, kitchen) as servers:
         order = tool_named(servers, "mcp_kitchen_order").arguments
         assert "'grams'" in schema_of(order)
@@ -139,19 +139,19 @@ async def test_arguments_are_described_and_checked(tmp_path: Path, kitchen: McpS
             await run(servers, "mcp_kitchen_read_resource", uri="notes://nothing")
 
 
-async def test_only_wanted_tools_are_offered(tmp_path: Path, kitchen: McpServer) -> None:
+async def test_only_included_tools_are_offered(tmp_path: Path, kitchen: McpServer) -> None:
     wanted = msgspec.structs.replace(kitchen, include=("add", "fail"), exclude=("fail",))
     async with connected(tmp_path, wanted) as servers:
         assert [tool.name for tool in servers.tools if tool.effect is not Effect.READS] == []
         assert servers.tools[0].name == "mcp_kitchen_add"
 
 
-async def test_a_server_that_is_killed_comes_back(tmp_path: Path, kitchen: McpServer) -> None:
+async def test_killed_server_is_restarted(tmp_path: Path, kitchen: McpServer) -> None:
     async with connected(tmp_path, kitchen) as servers:
         first = int((await run(servers, "mcp_kitchen_pid")).text)
         async with asyncio.TaskGroup() as group:
             shown: list[str] = []
-            baking = group.create_task(failing(servers, "mcp_kitchen_bake", shown))
+            baking = group.create_task(fail_call(servers, "mcp_kitchen_bake", shown))
             await until(lambda: bool(shown))
             os.kill(first, signal.SIGKILL)
         assert "kitchen" in baking.result()
@@ -165,7 +165,7 @@ async def test_a_server_that_is_killed_comes_back(tmp_path: Path, kitchen: McpSe
     assert (tmp_path / "mcp-kitchen.log").read_text().count("asked for the process") == 2
 
 
-async def test_progress_is_shown_and_cancelling_does_not_hurt_the_connection(
+async def test_progress_is_shown_and_cancelled_call_leaves_the_connection_intact(
     tmp_path: Path, kitchen: McpServer
 ) -> None:
     shown: list[str] = []
@@ -180,7 +180,9 @@ async def test_progress_is_shown_and_cancelling_does_not_hurt_the_connection(
         assert (await run(servers, "mcp_kitchen_add", a=1)).text == "2"
 
 
-async def test_a_tool_that_takes_too_long_fails_and_the_server_stays(tmp_path: Path, kitchen: McpServer) -> None:
+async def test_tool_call_that_times_out_fails_and_the_server_stays_connected(
+    tmp_path: Path, kitchen: McpServer
+) -> None:
     hasty = msgspec.structs.replace(kitchen, call_seconds=3)
     async with connected(tmp_path, hasty) as servers:
         with pytest.raises(ToolFailed, match=r"no answer within 3 s"):
@@ -189,7 +191,7 @@ async def test_a_tool_that_takes_too_long_fails_and_the_server_stays(tmp_path: P
 
 
 @pytest.mark.parametrize("legacy", [False, True])
-async def test_a_server_over_http_is_used_lost_and_found_again(tmp_path: Path, legacy: bool) -> None:
+async def test_http_server_is_reconnected_after_a_kill(tmp_path: Path, legacy: bool) -> None:
     port = free_port()
     async with http_server(port) as process, connected(tmp_path, over_http(port, legacy=legacy)) as servers:
         await until(lambda: not servers.problems)
@@ -197,16 +199,16 @@ async def test_a_server_over_http_is_used_lost_and_found_again(tmp_path: Path, l
         assert (await run(servers, "mcp_kitchen_read_resource", uri="notes://today")).text == "Soup."
         process.kill()
         await process.wait()
-        await failing(servers, "mcp_kitchen_pid")
+        await fail_call(servers, "mcp_kitchen_pid")
         await until(lambda: bool(servers.problems))
-        assert "not connected" in await failing(servers, "mcp_kitchen_pid")
+        assert "not connected" in await fail_call(servers, "mcp_kitchen_pid")
         async with http_server(port):
             await until(lambda: not servers.problems)
             assert (await run(servers, "mcp_kitchen_add", a=2, b=3)).text == "5"
 
 
 @pytest.mark.parametrize("legacy", [False, True])
-async def test_a_server_over_http_may_restart_between_calls(tmp_path: Path, legacy: bool) -> None:
+async def test_http_server_can_restart_between_calls(tmp_path: Path, legacy: bool) -> None:
     port = free_port()
     async with http_server(port) as process, connected(tmp_path, over_http(port, legacy=legacy)) as servers:
         await until(lambda: not servers.problems)
@@ -214,9 +216,9 @@ async def test_a_server_over_http_may_restart_between_calls(tmp_path: Path, lega
         await process.wait()
         async with http_server(port):
             if legacy:  # the new process does not know the old session
-                await failing(servers, "mcp_kitchen_pid")
+                await fail_call(servers, "mcp_kitchen_pid")
                 await until(lambda: bool(servers.problems))
-            assert await answered(servers) == "2"
+            assert await add_after_reconnect(servers) == "2"
 
 
 @pytest.mark.slow
@@ -236,15 +238,15 @@ async def test_calls_cancelled_at_any_await_leak_no_connection(tmp_path: Path, l
         assert not [connection for pool in pools for connection in pool.connections if " NEW," in repr(connection)]
 
 
-async def test_headers_go_along(tmp_path: Path) -> None:
+async def test_configured_headers_are_sent(tmp_path: Path) -> None:
     async with web_server() as server:
-        asked = McpServer(name="kitchen", url=server.url("/mcp"), headers={"Authorization": "Bearer x"})
-        async with connected(tmp_path, asked) as servers:
+        with_headers = McpServer(name="kitchen", url=server.url("/mcp"), headers={"Authorization": "Bearer x"})
+        async with connected(tmp_path, with_headers) as servers:
             assert list(servers.problems) == ["kitchen"]
     assert {request.headers["Authorization"] for request in server.requests} == {"Bearer x"}
 
 
-async def test_a_server_that_cannot_be_started_is_a_problem_and_no_more(tmp_path: Path, kitchen: McpServer) -> None:
+async def test_server_that_cannot_be_started_does_not_affect_others(tmp_path: Path, kitchen: McpServer) -> None:
     missing = McpServer(name="missing", command="/no/such/program")
     closed = McpServer(name="closed", url=f"http://127.0.0.1:{free_port()}/mcp")
     async with connected(tmp_path, missing, closed, kitchen) as servers:
@@ -255,7 +257,7 @@ async def test_a_server_that_cannot_be_started_is_a_problem_and_no_more(tmp_path
         assert (await run(servers, "mcp_kitchen_add", a=1)).text == "2"
 
 
-async def test_an_attempt_to_connect_ends_at_once_when_it_is_cancelled(tmp_path: Path) -> None:
+async def test_cancelled_connection_attempt_ends_at_once(tmp_path: Path) -> None:
     closed = McpServer(name="closed", url=f"http://127.0.0.1:{free_port()}/mcp", first_pause_seconds=3600)
     for steps in range(60):
         serving = asyncio.ensure_future(McpServers([closed], tmp_path).serve())
@@ -292,7 +294,7 @@ async def test_server_that_floods_its_output_is_ended(tmp_path: Path, kitchen: M
         await until(lambda: not is_alive(int(note.read_text())))
 
 
-def test_the_library_is_loaded_only_for_a_server() -> None:
+def test_mcp_library_is_loaded_only_if_a_server_is_configured() -> None:
     script = (
         "import sys, pathlib\nfrom talaria.tools.mcp.session_servers import McpServers\n"
         "assert McpServers([], pathlib.Path()).tools == []\nassert not {'mcp', 'anyio', 'pydantic'} & set(sys.modules)"
@@ -300,8 +302,8 @@ def test_the_library_is_loaded_only_for_a_server() -> None:
     subprocess.run([sys.executable, "-c", script], check=True)
 
 
-async def answered(servers: McpServers) -> str:
-    """Return the answer of a server that may still have to be connected to again."""
+async def add_after_reconnect(servers: McpServers) -> str:
+    """Call the tool `add` until the server is connected again, and return its result."""
     async with asyncio.timeout(LIMIT):
         while True:
             await until(lambda: not servers.problems)
@@ -311,7 +313,7 @@ async def answered(servers: McpServers) -> str:
                 await until(lambda: bool(servers.problems))
 
 
-async def failing(servers: McpServers, name: str, shown: list[str] | None = None) -> str:
+async def fail_call(servers: McpServers, name: str, shown: list[str] | None = None) -> str:
     with pytest.raises(ToolFailed) as failed:
         await run(servers, name, shown)
     return str(failed.value)
@@ -334,13 +336,13 @@ async def test_server_that_hangs_is_restarted(tmp_path: Path) -> None:
     async with connected(tmp_path, hasty) as servers:
         await until(lambda: not servers.problems)
         first = int((await run(servers, "mcp_counter_pid")).text)
-        assert "no answer within 3 s" in await failing(servers, "mcp_counter_hang")
+        assert "no answer within 3 s" in await fail_call(servers, "mcp_counter_hang")
         await until(lambda: not is_alive(first))
         await until(lambda: not servers.problems)
         assert servers.tools
 
 
-async def test_a_question_that_the_protocol_does_not_have_fails_and_the_server_stays(tmp_path: Path) -> None:
+async def test_elicitation_removed_from_the_protocol_fails_the_call_only(tmp_path: Path) -> None:
     asking = server_of("tables", "tests.tools.mcp.asking_server")
     async with connected(tmp_path, asking) as servers:
         for _ in range(2):

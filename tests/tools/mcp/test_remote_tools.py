@@ -1,4 +1,4 @@
-"""Arguments of tools on a server, parsed as those of tools of our own."""
+"""Arguments of tools on an MCP server, parsed as those of built-in tools."""
 
 from msgspec import Struct
 
@@ -23,6 +23,6 @@ class Search:
         return ToolOutput(str(values_of(arguments)))
 
 
-def test_unknown_arguments_of_a_tool_on_a_server_are_left_to_it() -> None:
+def test_unknown_arguments_of_a_remote_tool_are_dropped() -> None:
     order = Toolbox([Search()]).parse_call(ToolCall("1", "search", '{"query": "x", "more": 1}'))
     assert values_of(order.arguments) == {"query": "x"}

@@ -1,4 +1,4 @@
-"""Real MCP servers that Talaria starts, as processes that have imported the library already."""
+"""Real MCP servers that Talaria starts, as processes that have already imported the library."""
 
 import json
 
@@ -11,8 +11,8 @@ KITCHEN = ("tests.tools.mcp.mcp_server", "stdio")
 
 def server_of(name: str, module: str, *arguments: str) -> McpServer:
     """Return a server that is a module, with its name in the settings."""
-    command, *words = warm_program.command(module, *arguments)
-    return McpServer(name=name, command=command, args=tuple(words), first_pause_seconds=0.05)
+    command, *program_arguments = warm_program.command(module, *arguments)
+    return McpServer(name=name, command=command, args=tuple(program_arguments), first_pause_seconds=0.05)
 
 
 def settings_of(name: str, module: str, *arguments: str) -> str:

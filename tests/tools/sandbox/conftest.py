@@ -1,4 +1,4 @@
-"""What tests of sandboxes share: podman, docker and an ssh server of their own, and background processes."""
+"""Fixtures for tests of sandboxes: podman, docker, an ssh server and supervised background processes."""
 
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The bubblewrap sandbox holds: checked from inside, with a real bubblewrap."""
+"""Isolation of the bubblewrap sandbox, checked from inside with a real bubblewrap."""
 
 import asyncio
 import os
@@ -20,7 +20,7 @@ needs_sandbox = pytest.mark.skipif(MISSING is not None, reason=f"No sandbox on t
 
 
 class Machine(SandboxedFolder):
-    """A machine in small: a working folder, a profile with secrets, something else."""
+    """A sandboxed working folder, next to a profile with secrets and another folder."""
 
     def __init__(self, root: Path) -> None:
         work, self.profile, self.other = root / "work", root / "profile", root / "other"
@@ -46,7 +46,7 @@ async def sandboxed() -> AsyncIterator[Machine]:
 
 @pytest.mark.slow
 @needs_sandbox
-async def test_the_working_folder_can_be_written_and_nothing_else(sandboxed: Machine) -> None:
+async def test_only_the_working_folder_is_writable(sandboxed: Machine) -> None:
     text = await sandboxed.run(
         f"echo mine >file; echo bad >{sandboxed.other}/kept; rm -rf {sandboxed.other} /usr/bin/env 2>&1"
     )
@@ -57,7 +57,7 @@ async def test_the_working_folder_can_be_written_and_nothing_else(sandboxed: Mac
 
 @pytest.mark.slow
 @needs_sandbox
-async def test_moving_out_of_the_folder_does_not_widen_it(sandboxed: Machine) -> None:
+async def test_changing_the_folder_makes_no_other_folder_writable(sandboxed: Machine) -> None:
     await sandboxed.run(f"cd {sandboxed.other}")
     assert sandboxed.workspace.folder == sandboxed.other
     await sandboxed.run("echo bad >kept; echo bad >new")
@@ -66,7 +66,7 @@ async def test_moving_out_of_the_folder_does_not_widen_it(sandboxed: Machine) ->
 
 @pytest.mark.slow
 @needs_sandbox
-async def test_secrets_are_out_of_reach(sandboxed: Machine) -> None:
+async def test_secrets_of_the_profile_cannot_be_read(sandboxed: Machine) -> None:
     assert "hush" not in await sandboxed.run(
         f"cat {sandboxed.profile}/.env; find {sandboxed.profile} -type f | xargs cat"
     )
@@ -74,7 +74,7 @@ async def test_secrets_are_out_of_reach(sandboxed: Machine) -> None:
 
 @pytest.mark.slow
 @needs_sandbox
-async def test_a_profile_inside_the_folder_is_hidden_and_a_folder_inside_the_profile_is_not(sandboxed: Machine) -> None:
+async def test_hidden_profile_may_contain_a_writable_folder(sandboxed: Machine) -> None:
     inner = sandboxed.profile / "desk"
     inner.mkdir()
     sandboxed.restrict(writable=(sandboxed.profile.parent, inner))
@@ -94,7 +94,7 @@ async def test_the_temporary_folder_is_private(sandboxed: Machine) -> None:
 
 @pytest.mark.slow
 @needs_sandbox
-async def test_the_network_is_a_setting(sandboxed: Machine) -> None:
+async def test_network_can_be_disabled(sandboxed: Machine) -> None:
     async with await asyncio.start_server(lambda _reader, writer: writer.close(), "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
         command = f"(exec 3<>/dev/tcp/127.0.0.1/{port}) 2>/dev/null && echo reached"
@@ -105,14 +105,14 @@ async def test_the_network_is_a_setting(sandboxed: Machine) -> None:
 
 @pytest.mark.slow
 @needs_sandbox
-async def test_folder_and_exports_last_here_too(sandboxed: Machine) -> None:
+async def test_folder_and_exports_persist_between_commands(sandboxed: Machine) -> None:
     await sandboxed.run("mkdir sub; cd sub; export A=1")
     assert await sandboxed.run("pwd; echo $A") == f"{sandboxed.work / 'sub'}\n1\n[exit code 0]"
 
 
 @pytest.mark.slow
 @needs_sandbox
-async def test_nothing_escapes_by_a_session_of_its_own(sandboxed: Machine) -> None:
+async def test_process_with_its_own_session_is_ended_with_the_command(sandboxed: Machine) -> None:
     await sandboxed.run("setsid -f sh -c 'echo begun >begun; while :; do sleep 0.01; touch alive; done' & "
                     "until [ -e alive ]; do sleep 0.01; done")  # fmt: skip
     assert processes_with("touch alive") == []
@@ -120,7 +120,7 @@ async def test_nothing_escapes_by_a_session_of_its_own(sandboxed: Machine) -> No
 
 @pytest.mark.slow
 @needs_sandbox
-async def test_a_stopped_command_leaves_nothing(sandboxed: Machine) -> None:
+async def test_cancelled_command_leaves_no_process(sandboxed: Machine) -> None:
     running = asyncio.ensure_future(sandboxed.run("touch begun; exec sleep 98765"))
     await until((sandboxed.work / "begun").exists)
     running.cancel()
@@ -151,7 +151,7 @@ async def test_settings_of_the_kernel_cannot_be_opened_for_writing(sandboxed: Ma
 @pytest.mark.slow
 @needs_sandbox
 @pytest.mark.parametrize("name", [".git/hooks/pre-commit", ".git/config", ".talaria/commands/x.md", "AGENTS.md"])
-async def test_what_takes_effect_outside_is_read_only(sandboxed: Machine, name: str) -> None:
+async def test_files_that_take_effect_outside_are_read_only(sandboxed: Machine, name: str) -> None:
     path = sandboxed.work / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("as it was")
@@ -161,7 +161,7 @@ async def test_what_takes_effect_outside_is_read_only(sandboxed: Machine, name: 
     assert (sandboxed.work / "src.py").exists()
 
 
-async def test_a_sandbox_that_is_not_there_runs_nothing(sandboxed: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_command_is_refused_without_bubblewrap(sandboxed: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(
         ToolFailed, match=r"bubblewrap \(bwrap\) is not installed\. Install it .*apt install bubblewrap"
@@ -172,7 +172,7 @@ async def test_a_sandbox_that_is_not_there_runs_nothing(sandboxed: Machine, monk
 
 @pytest.mark.slow
 @needs_sandbox
-async def test_read_only_folders_stay_so_inside_a_writable_one(sandboxed: Machine) -> None:
+async def test_read_only_folder_inside_a_writable_one_is_read_only(sandboxed: Machine) -> None:
     (sandboxed.work / "vendor").mkdir()
     sandboxed.restrict(read_only=(sandboxed.work / "vendor",))
     assert "Read-only file system" in await sandboxed.run("touch mine; touch vendor/x")

@@ -1,4 +1,4 @@
-"""Containers: what they hide and limit, and that none is left behind. With a real podman and a real docker."""
+"""Container sandboxes with a real podman and docker: visible folders, limits and cleanup."""
 
 import asyncio
 import sys
@@ -30,8 +30,8 @@ import asyncio, sys
 from pathlib import Path
 from tests.tools.sandbox.sandboxes import Containers, make_container
 root, entries = Path(sys.argv[1]), dict(entry.split("=", 1) for entry in sys.argv[3:])
-place = make_container(Containers(sys.argv[2], root, entries), root, root / "work", session="killed")
-asyncio.run(place.run("touch begun; setsid sleep 9876; : left-behind"))
+sandboxed = make_container(Containers(sys.argv[2], root, entries), root, root / "work", session="killed")
+asyncio.run(sandboxed.run("touch begun; setsid sleep 9876; : left-behind"))
 """
 FETCH = "import urllib.request as r\nfor n in {}:\n try: print(r.urlopen(n).read())\n except OSError as e: print(e)"
 
@@ -50,7 +50,7 @@ def root(containers: Containers) -> Iterator[Path]:
         containers.remove_all()
 
 
-async def test_only_the_mounted_folders_are_there_and_limits_hold(root: Path, containers: Containers) -> None:
+async def test_only_mounted_folders_are_visible_and_limits_are_enforced(root: Path, containers: Containers) -> None:
     work = root / "work"
     (work / ".git" / "hooks").mkdir(parents=True)
     (work / "profile").mkdir()
@@ -80,7 +80,9 @@ async def test_only_the_mounted_folders_are_there_and_limits_hold(root: Path, co
     assert containers.names() == []
 
 
-async def test_one_container_serves_a_session_until_it_closes(root: Path, containers: Containers) -> None:
+async def test_container_is_used_by_all_commands_of_a_session_until_it_closes(
+    root: Path, containers: Containers
+) -> None:
     sandboxed = make_container(containers, root, root / "work", session="one")
     await sandboxed.run("echo kept >/tmp/file; cd /tmp")
     assert await sandboxed.run("cat file; pwd") == "kept\n/tmp\n[exit code 0]"
@@ -112,7 +114,7 @@ async def test_containers_of_a_killed_process_are_removed_by_the_next_one(root: 
     await other.sandbox.close()
 
 
-async def test_background_processes_live_in_the_container_and_are_ended_whole(
+async def test_background_processes_run_and_are_killed_in_the_container(
     supervised: SupervisedSession, root: Path, containers: Containers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in containers.environment.items():
@@ -141,7 +143,7 @@ async def test_background_processes_live_in_the_container_and_are_ended_whole(
     assert await again.remove_leftovers() == [sandbox.name]
 
 
-async def test_a_container_that_cannot_start_refuses_and_says_how_to_fix_it(root: Path, containers: Containers) -> None:
+async def test_container_that_cannot_start_is_refused_with_a_fix(root: Path, containers: Containers) -> None:
     sandboxed = make_container(containers, root, root / "work", session="none")
     policy = SandboxPolicy(writable=(root / "work",))
     sandboxed.sandbox = containers.sandbox(root / "containers", policy, "none", "localhost/no-such-image")
@@ -178,7 +180,7 @@ async def test_only_allowed_hosts_are_reached_and_only_through_the_proxy(root: P
             assert text.splitlines()[:2] == ["b'GET /a?b HTTP/1.1'", "HTTP Error 403: Forbidden"]
         direct = f"(exec 3<>/dev/tcp/127.0.0.1/{port}) 2>/dev/null && echo reached; echo $MINE"
         assert (await sandboxed.run(direct)).startswith("1\n")
-        # A process before us left its container, because something runs in it: the proxy works again.
+        # A new sandbox reuses the container that is still running: the proxy works again.
         again = make_container(containers, root, root / "work", policy, "hosts")
         assert (await again.run(f'python3 -c "{FETCH.format(addresses[:1])}"')).startswith("b'GET /a?b HTTP/1.1'")
         await again.sandbox.close()

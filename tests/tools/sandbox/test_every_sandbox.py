@@ -1,4 +1,4 @@
-"""What every kind of sandbox does for commands: with real bubblewrap, podman, docker and OpenSSH."""
+"""Commands in every kind of sandbox, with real bubblewrap, podman, docker and OpenSSH."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -47,7 +47,7 @@ async def sandboxed(request: pytest.FixtureRequest, root: Path) -> AsyncIterator
     await sandboxed.sandbox.close()
 
 
-async def test_folder_exports_and_exit_codes_are_as_without_a_sandbox(sandboxed: SandboxedFolder) -> None:
+async def test_folder_exports_and_exit_codes_equal_those_without_a_sandbox(sandboxed: SandboxedFolder) -> None:
     assert await sandboxed.run("mkdir -p sub; cd sub; export A='1 2' B=x; pwd") == (
         f"{sandboxed.work}/sub\n[now in {sandboxed.work}/sub]\n[exit code 0]"
     )
@@ -58,7 +58,7 @@ async def test_folder_exports_and_exit_codes_are_as_without_a_sandbox(sandboxed:
     assert await sandboxed.run("pwd") == f"{sandboxed.work}/sub\n[exit code 0]"
 
 
-async def test_a_command_leaves_nothing_running(sandboxed: SandboxedFolder) -> None:
+async def test_command_leaves_no_process_running(sandboxed: SandboxedFolder) -> None:
     name = f"98{sandboxed.sandbox.kind}"
     await sandboxed.run(
         f"rm -f begun; setsid sh -c 'touch begun; : {name}; sleep 9876' & until [ -e begun ]; do :; done"
@@ -66,7 +66,7 @@ async def test_a_command_leaves_nothing_running(sandboxed: SandboxedFolder) -> N
     await until(lambda: not processes_with(name))
 
 
-async def test_cancelling_ends_everything_inside(sandboxed: SandboxedFolder) -> None:
+async def test_cancelled_command_ends_all_processes_inside(sandboxed: SandboxedFolder) -> None:
     name = f"97{sandboxed.sandbox.kind}"
     command = f"rm -f begun; setsid sh -c ': {name}; touch begun; sleep 9876' & sleep 9876; : {name}"
     running = asyncio.ensure_future(sandboxed.run(command))
@@ -77,7 +77,7 @@ async def test_cancelling_ends_everything_inside(sandboxed: SandboxedFolder) -> 
     await until(lambda: not processes_with(name))
 
 
-async def test_a_time_limit_ends_everything_inside(sandboxed: SandboxedFolder) -> None:
+async def test_time_limit_ends_all_processes_inside(sandboxed: SandboxedFolder) -> None:
     name = f"96{sandboxed.sandbox.kind}"
     with pytest.raises(ToolFailed, match="stopped after 1 s"):
         await sandboxed.run(f"echo begun; setsid sh -c ': {name}; sleep 9876' & sleep 9876", seconds=1)
@@ -92,6 +92,6 @@ async def test_code_runs_inside_and_calls_tools(sandboxed: SandboxedFolder) -> N
         await sandboxed.run_code("1 / 0")
 
 
-async def test_a_folder_that_does_not_exist_is_named(sandboxed: SandboxedFolder) -> None:
+async def test_missing_working_folder_is_reported_by_name(sandboxed: SandboxedFolder) -> None:
     with pytest.raises(ToolFailed, match="nowhere"):
         await sandboxed.run("pwd", workdir=f"{sandboxed.work}/nowhere")

@@ -36,7 +36,7 @@ async def refusal(sandboxed: SandboxedFolder, host: SshHost, policy: SandboxPoli
     return str(refused.value)
 
 
-async def test_the_folder_there_is_apart_from_the_folder_here_and_is_stored(sandboxed: SandboxedFolder) -> None:
+async def test_remote_folder_is_stored_apart_from_the_local_folder(sandboxed: SandboxedFolder) -> None:
     await sandboxed.run("mkdir there; cd there")
     assert sandboxed.workspace.folder == sandboxed.work
     again = LocalWorkspace(sandboxed.work, sandboxed.workspace.environment)
@@ -58,7 +58,7 @@ async def test_commands_share_one_connection_and_limits_apply(
     assert first.splitlines()[1:3] == ["7", str(512 * 1024)]
 
 
-async def test_a_host_that_does_not_let_us_in_is_explained(
+async def test_failed_connection_is_reported_with_its_cause(
     sandboxed: SandboxedFolder, ssh_server: tuple[SshHost, Path]
 ) -> None:
     host, keys = ssh_server
@@ -78,7 +78,7 @@ async def test_a_host_that_does_not_let_us_in_is_explained(
     assert "A ssh sandbox can't enforce sandbox.network = false" in await refusal(sandboxed, host, offline)
 
 
-async def test_background_processes_have_their_own_connection_and_are_ended_whole(
+async def test_background_processes_have_their_own_connection_and_are_killed(
     supervised: SupervisedSession, sandboxed: SandboxedFolder, ssh_server: tuple[SshHost, Path]
 ) -> None:
     host = msgspec.structs.replace(ssh_server[0], folder=str(sandboxed.work))
