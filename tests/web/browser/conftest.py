@@ -55,7 +55,7 @@ async def browser(driver: Playwright, tmp_path_factory: pytest.TempPathFactory) 
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def notifying_browser(driver: Playwright, tmp_path: Path) -> AsyncIterator[Browser]:
-    """A whole Chromium: the headless shell shows no notifications."""
+    """A full Chromium: the headless shell shows no notifications."""
     async with _running(WHOLE_CHROMIUM, tmp_path / "chromium", driver) as browser:
         yield browser
 

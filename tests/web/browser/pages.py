@@ -70,9 +70,9 @@ class WatchedPage:
         self.page.remove_listener("pageerror", self._add_error)
         self.page.remove_listener("request", self._add_request)
 
-    def _add_message(self, said: ConsoleMessage) -> None:
-        if said.type in ("error", "warning"):
-            self.errors.append(f"{said.text} {said.location['url']}")
+    def _add_message(self, message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning"):
+            self.errors.append(f"{message.text} {message.location['url']}")
 
     def _add_error(self, error: Error) -> None:
         self.errors.append(str(error))

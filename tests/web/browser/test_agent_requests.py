@@ -1,4 +1,4 @@
-"""What the agent shows and asks in the web app: its plan, questions of MCP servers, pictures it made, new skills."""
+"""Requests and output of the agent in the web app: plans, questions of MCP servers, images, new skills."""
 
 import sys
 import wave
@@ -72,7 +72,7 @@ async def test_plan_mode_is_shown_until_it_is_left(browser: Browser, host: Hoste
         watched.assert_clean()
 
 
-async def test_an_mcp_server_asks_the_person(browser: Browser, tmp_path: Path, model: ModelServer) -> None:
+async def test_question_of_an_mcp_server_is_answered(browser: Browser, tmp_path: Path, model: ModelServer) -> None:
     settings = (
         f'[mcp.shop]\ncommand = "{sys.executable}"\nargs = ["{_MCP_SERVER}", "stdio"]\nconnect_timeout_seconds = 60\n'
     )
@@ -91,7 +91,7 @@ async def test_an_mcp_server_asks_the_person(browser: Browser, tmp_path: Path, m
         watched.assert_clean()
 
 
-async def test_made_images_and_screenshots_are_shown(browser: Browser, tmp_path: Path, model: ModelServer) -> None:
+async def test_generated_images_and_screenshots_are_shown(browser: Browser, tmp_path: Path, model: ModelServer) -> None:
     with serving() as site:
         settings = (
             '[images]\ngenerate = "mine:draws"\n[approval]\nmode = "off"\n[tools]\ntoolsets = ["media", "send", '

@@ -1,4 +1,4 @@
-"""Answers that arrive late or in another order, and people who type or go elsewhere in the meantime."""
+"""Responses that arrive late or in another order while the person types or opens another page."""
 
 import asyncio
 import re
@@ -25,8 +25,8 @@ _CLOSE_AND_PRESS = """() => {
 }"""
 
 
-class Held:
-    """An answer that reaches the page when the test says so; it was given when it was asked for."""
+class DelayedResponse:
+    """A response that the server sends at once and that reaches the page when the test releases it."""
 
     def __init__(self, page: Page, path: str, *, only: Callable[[Route], bool] = lambda _: True) -> None:
         self._page = page
@@ -36,7 +36,7 @@ class Held:
         self.count = 0
         self.asked = asyncio.Event()
 
-    async def start(self) -> "Held":
+    async def start(self) -> "DelayedResponse":
         await self._page.route(self._path, self._delay)
         return self
 
@@ -52,7 +52,7 @@ class Held:
         self._arrived.set()
 
     async def release(self) -> None:
-        """Let the answer arrive, and wait until the page has drawn what follows from it."""
+        """Let the response arrive, and wait until the page has drawn it."""
         self._released.set()
         await self._arrived.wait()
         await self._page.evaluate(_SETTLED)
@@ -65,7 +65,7 @@ async def test_first_message_is_shown_at_once_and_the_next_can_be_typed(
     model.answering(lambda _: Say("Hello."))
     async with signed_in(browser, host) as watched:
         page = watched.page
-        held = await Held(page, "**/web/sessions").start()
+        held = await DelayedResponse(page, "**/web/sessions").start()
         box = page.get_by_label("Message", exact=True)
         await box.fill("Hi")
         await box.press("Enter")
@@ -85,13 +85,13 @@ async def test_first_message_is_shown_at_once_and_the_next_can_be_typed(
         watched.assert_clean()
 
 
-async def test_page_stays_when_a_left_conversation_is_created(
+async def test_page_stays_open_when_a_session_left_before_is_created(
     browser: Browser, host: Hosted, model: ModelServer
 ) -> None:
     model.answering(lambda _: Say("Hello."))
     async with signed_in(browser, host) as watched:
         page = watched.page
-        held = await Held(page, "**/web/sessions").start()
+        held = await DelayedResponse(page, "**/web/sessions").start()
         await watched.say("Hi")
         await held.asked.wait()
         await watched.visit("/usage")
@@ -126,7 +126,7 @@ async def test_refused_message_is_put_back_before_the_draft(browser: Browser, ho
 async def test_a_file_sent_before_the_stream_is_connected_is_shown_while_the_turn_runs(
     browser: Browser, host: Hosted, model: ModelServer, tmp_path: Path
 ) -> None:
-    shot, was_sent, goes_on = tmp_path / "shot.png", asyncio.Event(), asyncio.Event()
+    shot, was_sent, may_continue = tmp_path / "shot.png", asyncio.Event(), asyncio.Event()
     shot.write_bytes(picture())
 
     async def answer(received: Received) -> Say:
@@ -134,7 +134,7 @@ async def test_a_file_sent_before_the_stream_is_connected_is_shown_while_the_tur
             return Say(calls=[Ask("send_file", {"path": str(shot)})])
         if not received.is_title_request:
             was_sent.set()
-        await goes_on.wait()
+        await may_continue.wait()
         return Say("There it is.")
 
     model.answering(answer)
@@ -152,7 +152,7 @@ async def test_a_file_sent_before_the_stream_is_connected_is_shown_while_the_tur
         await was_sent.wait()
         connects.set()
         await expect(page.locator(".files img")).to_be_visible()
-        goes_on.set()
+        may_continue.set()
         await expect(page.get_by_text("There it is.")).to_be_visible()
         await expect(page.locator(".files img")).to_have_count(1)
         watched.assert_clean()
@@ -178,7 +178,7 @@ async def test_title_being_typed_survives_changes_of_the_list(
         watched.assert_clean()
 
 
-async def test_late_answers_to_older_questions_are_not_shown(
+async def test_late_responses_to_older_requests_are_not_shown(
     browser: Browser, host: Hosted, model: ModelServer
 ) -> None:
     model.answering(lambda received: Say("Plants" if received.is_title_request else "Hello."))
@@ -187,14 +187,14 @@ async def test_late_answers_to_older_questions_are_not_shown(
         await watched.say("Hi")
         await expect(page.locator(".row-link")).to_have_text(["Plants"])
 
-        archived = await Held(page, "**/web/sessions?archived=true").start()
+        archived = await DelayedResponse(page, "**/web/sessions?archived=true").start()
         for _ in range(2):
             await page.get_by_role("button", name="Archive", exact=True).click()
         await archived.asked.wait()
         await archived.release()
         await expect(page.locator(".row-link")).to_have_text(["Plants"])
 
-        search = await Held(
+        search = await DelayedResponse(
             page, "**/web/search?q=hel*", only=lambda route: route.request.url.endswith("=hello")
         ).start()
         field = page.get_by_label("Search conversations")
@@ -205,7 +205,7 @@ async def test_late_answers_to_older_questions_are_not_shown(
         await search.release()
         await expect(page.locator(".hit")).to_have_count(0)
 
-        usage = await Held(page, "**/web/usage?days=90*").start()
+        usage = await DelayedResponse(page, "**/web/usage?days=90*").start()
         await watched.visit("/usage")
         await page.get_by_role("button", name="90 days").click()
         await usage.asked.wait()
@@ -217,19 +217,19 @@ async def test_late_answers_to_older_questions_are_not_shown(
 
 
 async def test_late_state_of_an_ended_turn_is_ignored(browser: Browser, host: Hosted, model: ModelServer) -> None:
-    goes_on = asyncio.Event()
+    may_continue = asyncio.Event()
 
     async def answer(_: object) -> Say:
-        await goes_on.wait()
+        await may_continue.wait()
         return Say("Hello.")
 
     model.answering(answer)
     async with signed_in(browser, host) as watched:
         page = watched.page
-        detail = await Held(page, "**/web/sessions/*", only=lambda route: not goes_on.is_set()).start()
+        detail = await DelayedResponse(page, "**/web/sessions/*", only=lambda route: not may_continue.is_set()).start()
         await watched.say("Hi")
         await detail.asked.wait()
-        goes_on.set()
+        may_continue.set()
         await expect(page.locator(".reply")).to_have_text(["Hello."])
         await expect(page.get_by_role("button", name="Stop")).to_be_hidden()
         await expect(page.get_by_role("button", name="Retry")).to_be_visible()  # the transcript has replaced the turn
@@ -241,9 +241,11 @@ async def test_late_state_of_an_ended_turn_is_ignored(browser: Browser, host: Ho
 async def test_open_conversation_is_followed_when_requests_are_reordered(
     browser: Browser, host: Hosted, model: ModelServer
 ) -> None:
-    goes_on = asyncio.Event()
+    may_continue = asyncio.Event()
     model.answering(lambda received: Say(received.question))
-    model.answer_when(lambda received: received.question == "Go on", Say("Some words and more.", hold=(2, goes_on)))
+    model.answer_when(
+        lambda received: received.question == "Go on", Say("Some words and more.", hold=(2, may_continue))
+    )
     async with signed_in(browser, host) as watched:
         page, shown = watched.page, asyncio.Event()
         for text in ("First", "Second"):
@@ -257,7 +259,7 @@ async def test_open_conversation_is_followed_when_requests_are_reordered(
         delayed: list[str] = []
 
         async def delay(route: Route) -> None:
-            """Let what is sent after the first request reach the server before it, if it is sent."""
+            """Delay the first request until later ones have reached the server."""
             delayed.append(route.request.url)
             if len(delayed) == 1:
                 await shown.wait()
@@ -273,18 +275,18 @@ async def test_open_conversation_is_followed_when_requests_are_reordered(
         await page.evaluate(_SETTLED)
         await watched.say("Go on")
         await expect(page.locator(".reply").last).to_have_text("Some words")
-        goes_on.set()
+        may_continue.set()
         await expect(page.locator(".reply").last).to_have_text("Some words and more.")
         watched.assert_clean()
 
 
-async def test_forms_are_sent_once_and_keep_what_is_typed_meanwhile(
+async def test_forms_are_sent_once_and_text_typed_meanwhile_remains(
     browser: Browser, host: Hosted, model: ModelServer
 ) -> None:
     async with signed_in(browser, host) as watched:
         page = watched.page
         await watched.visit("/people")
-        creation = await Held(page, "**/web/api-keys").start()
+        creation = await DelayedResponse(page, "**/web/api-keys").start()
         name = page.get_by_label("Name of a new key")
         await name.fill("script")
         for _ in range(2):
@@ -300,7 +302,9 @@ async def test_forms_are_sent_once_and_keep_what_is_typed_meanwhile(
         written = await text.input_value()
         await text.fill(f"{written}# one\n")
         await page.get_by_role("button", name="Check and compare").click()
-        saving = await Held(page, "**/web/settings/file", only=lambda route: route.request.method == "PUT").start()
+        saving = await DelayedResponse(
+            page, "**/web/settings/file", only=lambda route: route.request.method == "PUT"
+        ).start()
         await page.get_by_role("button", name="Save").click()
         await saving.asked.wait()
         await text.fill(f"{written}# one\n# two\n")
@@ -317,7 +321,7 @@ async def test_drafts_of_one_person_are_not_shown_to_the_next(
         page = watched.page
         box = page.get_by_label("Message", exact=True)
         await box.fill("A secret")
-        for person, kept in (("", "A secret"), ("alice", ""), ("", "")):
+        for person, draft in (("", "A secret"), ("alice", ""), ("", "")):
             await watched.visit("/browsers")
             async with page.expect_response("**/web/logout"):
                 await page.locator(".card", has_text="This one").get_by_role("button", name="Sign out").click()
@@ -326,7 +330,7 @@ async def test_drafts_of_one_person_are_not_shown_to_the_next(
             await page.get_by_label("Code", exact=True).fill(code)
             await page.get_by_role("button", name="Sign in").click()
             await watched.visit("/")
-            await expect(box).to_have_value(kept)
+            await expect(box).to_have_value(draft)
 
 
 async def test_palette_opens_right_after_another_dialog_is_closed(browser: Browser, host: Hosted) -> None:

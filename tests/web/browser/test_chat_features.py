@@ -1,4 +1,4 @@
-"""What people do with a conversation in a real browser: edit, retry, undo, choose, mention, find, export, answer."""
+"""Features of the chat in a real browser: edit, retry, undo, choose, mention, search, export, answer."""
 
 import asyncio
 import json
@@ -126,7 +126,7 @@ async def test_model_effort_and_personality_are_chosen(browser: Browser, host: H
         watched.assert_clean()
 
 
-async def test_a_file_is_mentioned(browser: Browser, host: Hosted, model: ModelServer) -> None:
+async def test_file_is_mentioned_in_a_message(browser: Browser, host: Hosted, model: ModelServer) -> None:
     model.script(Say(calls=[Ask("write_file", {"path": "notes of today.md", "content": "The tide is high."})]))
     model.answering(lambda _: Say("Done."))
     async with signed_in(browser, host) as watched:
@@ -168,7 +168,7 @@ async def test_changes_of_a_file_are_shown_as_a_diff(browser: Browser, host: Hos
         watched.assert_clean()
 
 
-async def test_the_whole_output_is_loaded_on_demand(browser: Browser, host: Hosted, model: ModelServer) -> None:
+async def test_full_tool_output_is_loaded_on_demand(browser: Browser, host: Hosted, model: ModelServer) -> None:
     model.script(Say(calls=[Ask("terminal", {"command": "seq 1 20000"})]), Say("Done."))
     async with signed_in(browser, host) as watched:
         page = watched.page
@@ -179,7 +179,7 @@ async def test_the_whole_output_is_loaded_on_demand(browser: Browser, host: Host
         watched.assert_clean()
 
 
-async def test_a_found_message_is_shown(browser: Browser, host: Hosted, model: ModelServer) -> None:
+async def test_message_found_by_search_is_shown(browser: Browser, host: Hosted, model: ModelServer) -> None:
     model.answering(lambda asked: Say("A platypus lays eggs." if asked.question == "first" else "Filler. " * 60))
     async with signed_in(browser, host) as watched:
         page = watched.page
@@ -241,7 +241,7 @@ async def test_the_palette_finds_pages_conversations_commands_and_settings(
         watched.assert_clean()
 
 
-async def test_keys_work_where_nothing_is_typed(browser: Browser, host: Hosted, model: ModelServer) -> None:
+async def test_shortcut_keys_work_outside_text_fields(browser: Browser, host: Hosted, model: ModelServer) -> None:
     model.answering(lambda asked: Say("A title" if asked.is_title_request else "Yes."))
     async with signed_in(browser, host) as watched:
         page, box = watched.page, watched.page.get_by_label("Message", exact=True)
@@ -349,7 +349,9 @@ async def test_enter_during_composition_belongs_to_the_input_method(
         watched.assert_clean()
 
 
-async def test_questions_are_answered_deliberately(browser: Browser, host: Hosted, model: ModelServer) -> None:
+async def test_question_is_not_answered_by_enter_in_the_message_field(
+    browser: Browser, host: Hosted, model: ModelServer
+) -> None:
     ask = Ask("clarify", {"question": "Which **colour**?", "choices": ["red", "blue"]})
     model.script(Say(calls=[ask]), Say("Blue it is."))
     async with signed_in(browser, host) as watched:

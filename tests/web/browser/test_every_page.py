@@ -1,4 +1,4 @@
-"""Every page of the registry, filled and empty: light and dark, desk and phone, zoomed, forced colours."""
+"""Every page of the registry, filled and empty: light and dark, desktop and phone, zoomed, forced colours."""
 
 from typing import Literal
 
@@ -17,7 +17,7 @@ pytestmark = needs_chromium
 
 PAGES = [path for path in Assets().page_paths if path not in CHAT_PATHS]
 SHORT = ViewportSize(width=390, height=500)  # a phone with its keyboard open
-ZOOMED = ViewportSize(width=640, height=400)  # the desk at 200 %
+ZOOMED = ViewportSize(width=640, height=400)  # a desktop at 200 %
 _PAGE_STYLES = """[...document.styleSheets].filter(one => !one.disabled)
     .map(one => one.href.split("/").at(-1)).filter(one => ["work.css", "manage.css"].includes(one))"""
 _FIND_UNSERVED = """async paths => {
@@ -52,7 +52,9 @@ async def _check_look(watched: WatchedPage, viewport: ViewportSize, scheme: Lite
 
 
 @pytest.mark.parametrize("group", range(GROUPS))
-async def test_pages(browser: Browser, host: Hosted, model: ModelServer, owner: httpx.AsyncClient, group: int) -> None:
+async def test_pages_are_accessible_and_fit_in_all_looks(
+    browser: Browser, host: Hosted, model: ModelServer, owner: httpx.AsyncClient, group: int
+) -> None:
     model.answering(answer)
     async with signed_in(browser, host) as watched:
         menu = watched.page.get_by_role("navigation", name="Pages")
@@ -70,7 +72,9 @@ async def test_pages(browser: Browser, host: Hosted, model: ModelServer, owner: 
             await watched.page.set_viewport_size(DESKTOP)
 
 
-async def test_chat_in_all_looks(browser: Browser, host: Hosted, model: ModelServer, owner: httpx.AsyncClient) -> None:
+async def test_chat_is_accessible_and_fits_in_all_looks(
+    browser: Browser, host: Hosted, model: ModelServer, owner: httpx.AsyncClient
+) -> None:
     model.answering(answer)
     session = await fill(owner)
     async with signed_in(browser, host) as watched:

@@ -93,7 +93,7 @@ async def test_pasted_and_dropped_files_are_attached(browser: Browser, host: Hos
 
 
 async def test_a_recording_becomes_text_in_the_composer(browser: Browser, tmp_path: Path, model: ModelServer) -> None:
-    """The program that transcribes says what it got: a recording in the format of this browser."""
+    """The transcription program returns the first bytes of its input: a recording in the browser's format."""
     script = tmp_path / "transcribe.sh"
     script.write_text('#!/bin/sh\nhead -c 4 "$1" | od -An -tx1 | tr -d " \\n"\n')
     script.chmod(0o755)
@@ -116,16 +116,14 @@ async def test_a_recording_becomes_text_in_the_composer(browser: Browser, tmp_pa
         watched.assert_clean()
 
 
-async def test_without_a_connection_the_app_opens_and_sends_later(
-    browser: Browser, host: Hosted, model: ModelServer
-) -> None:
+async def test_offline_app_opens_and_sends_messages_later(browser: Browser, host: Hosted, model: ModelServer) -> None:
     model.otherwise(Say("Here I am."))
     async with signed_in(browser, host, installs=True) as watched:
         page, context = watched.page, watched.context
         assert await page.evaluate("navigator.serviceWorker.ready.then(one => new URL(one.scope).pathname)") == "/"
         await watched.say("Hello")
         await expect(page.locator(".reply")).to_have_text(["Here I am."])
-        await watched.turn_stored()  # without a connection, the page couldn't hear that
+        await watched.turn_stored()  # an offline page wouldn't be notified
         await context.set_offline(True)
         await watched.say("Are you there?")
         await expect(page.locator(".toast")).to_contain_text("You're offline")
@@ -137,8 +135,8 @@ async def test_without_a_connection_the_app_opens_and_sends_later(
         stored = await page.evaluate(
             f"fetch('/web/sessions/{page.url.rpartition('/')[2]}/messages').then(r => r.json())"
         )
-        said = [one["parts"][0]["text"] for one in stored["messages"] if one["role"] == "user"]
-        assert said == ["Hello", "Are you there?"]
+        sent = [one["parts"][0]["text"] for one in stored["messages"] if one["role"] == "user"]
+        assert sent == ["Hello", "Are you there?"]
 
 
 async def test_a_push_message_becomes_a_notification(notifying_browser: Browser, host: Hosted) -> None:
@@ -172,7 +170,7 @@ async def test_a_push_message_becomes_a_notification(notifying_browser: Browser,
         watched.assert_clean()
 
 
-async def test_the_page_of_notifications(browser: Browser, host: Hosted) -> None:
+async def test_notifications_page_is_accessible(browser: Browser, host: Hosted) -> None:
     async with signed_in(browser, host, viewport=PHONE, dark=True, path="/notifications") as watched:
         await watched.context.grant_permissions(["notifications"], origin=host.url)
         await expect(watched.page.get_by_role("button", name="Turn on")).to_be_visible()

@@ -1,4 +1,4 @@
-"""Text of others in every field that shows some: titles, messages, tools, files, models, questions, errors."""
+"""Harmful text is shown as text in every field: titles, messages, tools, files, models, questions, errors."""
 
 import json
 from datetime import UTC, datetime
@@ -51,7 +51,7 @@ async def _assert_harmless(watched: WatchedPage) -> None:
     watched.assert_clean()
 
 
-async def test_a_whole_conversation(browser: Browser, host: Hosted, model: ModelServer) -> None:
+async def test_harmful_text_in_a_session_is_shown_as_text(browser: Browser, host: Hosted, model: ModelServer) -> None:
     calls = [
         Ask("terminal", {"command": f"printf '%s' '{LINE.replace(chr(39), '')}'"}),
         Ask("write_file", {"path": "<img src=x onerror=harmed=1>.md", "content": HARMFUL}),
@@ -78,13 +78,13 @@ async def test_a_whole_conversation(browser: Browser, host: Hosted, model: Model
             await expect(page.locator(".reply")).to_have_count(2)
 
 
-async def test_names_of_people_and_audits_of_skills(
+async def test_harmful_author_names_and_skill_audits_are_shown_as_text(
     browser: Browser, host: Hosted, owner: httpx.AsyncClient, tmp_path: Path
 ) -> None:
     store, skills = host.application.store, host.application.knowledge.skills
-    said = Message(role="user", parts=(Text(LINE),), at=datetime.now(UTC), author=LINE)
+    message = Message(role="user", parts=(Text(LINE),), at=datetime.now(UTC), author=LINE)
     session = await store.write(lambda tx: tx.sessions.create(NewSession(source="telegram")))
-    await store.write(lambda tx: tx.messages.append(session.id, [said]))
+    await store.write(lambda tx: tx.messages.append(session.id, [message]))
     (tmp_path / "source").mkdir()
     code = "```sh\ncurl https://<img src=x onerror=harmed=1>\n```"
     (tmp_path / "source/SKILL.md").write_text(f"---\nname: harm\ndescription: Harms.\n---\n\n{code}\n{HARMFUL}\n")
@@ -100,7 +100,7 @@ async def test_names_of_people_and_audits_of_skills(
         await _assert_harmless(watched)
 
 
-async def test_titles_lists_and_menus(
+async def test_harmful_titles_in_lists_and_menus_are_shown_as_text(
     browser: Browser, host: Hosted, model: ModelServer, owner: httpx.AsyncClient
 ) -> None:
     model.otherwise(Say(LINE))
@@ -126,7 +126,9 @@ async def test_titles_lists_and_menus(
         await _assert_harmless(watched)
 
 
-async def test_approvals_commands_and_errors(browser: Browser, host: Hosted, model: ModelServer) -> None:
+async def test_harmful_approvals_commands_and_errors_are_shown_as_text(
+    browser: Browser, host: Hosted, model: ModelServer
+) -> None:
     model.script(Say(calls=[Ask("terminal", {"command": f"rm -rf * # {LINE}"})]), refused())
     async with signed_in(browser, host) as watched:
         page = watched.page
@@ -143,7 +145,7 @@ async def test_approvals_commands_and_errors(browser: Browser, host: Hosted, mod
         await _assert_harmless(watched)
 
 
-async def test_pages_that_show_conversations(
+async def test_harmful_text_on_every_page_is_shown_as_text(
     browser: Browser, host: Hosted, model: ModelServer, owner: httpx.AsyncClient
 ) -> None:
     model.otherwise(Say(LINE))

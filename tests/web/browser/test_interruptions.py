@@ -1,4 +1,4 @@
-"""Interruptions of the line and of the page: offline, asleep, slow, and a server that is upgraded or restarted."""
+"""Interrupted connections and pages: offline, frozen, slow, and a server that is upgraded or restarted."""
 
 import asyncio
 import re
@@ -24,23 +24,23 @@ pytestmark = needs_chromium
 STORY = " ".join(f"word{number}" for number in range(200))
 
 
-class Story:
-    """A reply whose first words come at once, and the rest when the test says so."""
+class PausedReply:
+    """Model replies; the reply to "Go on" waits until the test sets ``may_continue``."""
 
     def __init__(self, model: ModelServer) -> None:
-        self.goes_on = asyncio.Event()
+        self.may_continue = asyncio.Event()
         model.answering(self._answer)
 
     async def _answer(self, received: Received) -> Say:
         if received.is_title_request:
             return Say("A story")
         if received.question == "Go on":
-            await self.goes_on.wait()
+            await self.may_continue.wait()
         return Say(STORY, chunks=40)
 
 
-async def _start(watched: WatchedPage) -> None:
-    """Say something, and once more to have a turn that is running and waits."""
+async def _start_paused_turn(watched: WatchedPage) -> None:
+    """Send a message and wait for its reply, then send another whose turn stays running."""
     await watched.say("Begin")
     await expect(watched.page.locator(".reply")).to_contain_text(re.compile("word199$"))
     await expect(watched.page.get_by_role("button", name="Stop")).to_be_hidden()
@@ -56,13 +56,13 @@ async def _assert_caught_up(page: Page) -> None:
 
 
 async def test_page_catches_up_once_after_a_minute_offline(browser: Browser, host: Hosted, model: ModelServer) -> None:
-    story = Story(model)
+    reply = PausedReply(model)
     async with signed_in(browser, host, installs=True) as watched:
         page = watched.page
         await page.clock.install()
         await page.reload()
         await page.get_by_role("heading", name="New conversation").wait_for()
-        await _start(watched)
+        await _start_paused_turn(watched)
         await page.clock.run_for(5_000)
         await page.evaluate("navigator.serviceWorker.ready.then(() => true)")
         await watched.context.set_offline(offline=True)
@@ -71,8 +71,8 @@ async def test_page_catches_up_once_after_a_minute_offline(browser: Browser, hos
         await page.get_by_label("Message", exact=True).fill("While I was away")
         await page.keyboard.press("Enter")
         await expect(page.locator(".toast")).to_contain_text("You're offline")
-        story.goes_on.set()
-        await _ended(host)
+        reply.may_continue.set()
+        await _wait_until_idle(host)
         await page.clock.run_for(60_000)
         await watched.context.set_offline(offline=False)
         await page.clock.run_for(15_000)
@@ -85,20 +85,20 @@ async def test_page_catches_up_once_after_a_minute_offline(browser: Browser, hos
 
 
 async def test_frozen_page_catches_up_once(browser: Browser, host: Hosted, model: ModelServer) -> None:
-    story = Story(model)
+    reply = PausedReply(model)
     async with signed_in(browser, host) as watched:
         page = watched.page
-        await _start(watched)
+        await _start_paused_turn(watched)
         session = await watched.context.new_cdp_session(page)
         await session.send("Page.setWebLifecycleState", {"state": "frozen"})
-        story.goes_on.set()
-        await _ended(host)
+        reply.may_continue.set()
+        await _wait_until_idle(host)
         await session.send("Page.setWebLifecycleState", {"state": "active"})
         await _assert_caught_up(page)
         watched.assert_clean()
 
 
-async def _ended(host: Hosted) -> None:
+async def _wait_until_idle(host: Hosted) -> None:
     """Wait until no turn is running on the server."""
 
     async def is_idle() -> bool:
@@ -110,14 +110,14 @@ async def _ended(host: Hosted) -> None:
 async def test_page_on_a_slow_connection_ends_with_the_transcript(
     browser: Browser, host: Hosted, model: ModelServer
 ) -> None:
-    story = Story(model)
+    reply = PausedReply(model)
     async with signed_in(browser, host) as watched:
         page = watched.page
-        await _start(watched)
+        await _start_paused_turn(watched)
         session = await watched.context.new_cdp_session(page)
         await _set_speed(session, 300)
-        story.goes_on.set()
-        await _ended(host)
+        reply.may_continue.set()
+        await _wait_until_idle(host)
         await _set_speed(session, -1)
         await _assert_caught_up(page)
         watched.assert_clean()
@@ -130,11 +130,11 @@ async def _set_speed(session: CDPSession, bytes_per_second: int) -> None:
     )
 
 
-async def test_a_turn_that_ends_while_its_conversation_loads_is_shown_once(
+async def test_turn_that_ends_while_its_session_loads_is_shown_once(
     browser: Browser, host: Hosted, model: ModelServer
 ) -> None:
-    """What was said before the load ends may arrive in any order: nothing is shown twice."""
-    story = Story(model)
+    """Messages that arrive while the session loads are shown once, in any order of arrival."""
+    reply = PausedReply(model)
     async with signed_in(browser, host) as watched:
         page, ended, loaded = watched.page, asyncio.Event(), asyncio.Event()
 
@@ -146,18 +146,18 @@ async def test_a_turn_that_ends_while_its_conversation_loads_is_shown_once(
                 await (await route.request.response()).finished()  # type: ignore[union-attr]
                 loaded.set()
 
-        await _start(watched)
+        await _start_paused_turn(watched)
         await page.route("**/messages?*", delay)
         await page.reload()
         await expect(page.get_by_role("button", name="Stop")).to_be_visible()
-        story.goes_on.set()
+        reply.may_continue.set()
         await expect(page.get_by_role("button", name="Stop")).to_be_hidden()
         ended.set()
         await _assert_caught_up(page)
         watched.assert_clean()
 
 
-async def test_an_upgraded_server_is_noticed_and_no_draft_is_lost(
+async def test_server_upgrade_is_reported_and_the_draft_remains(
     tmp_path: Path, browser: Browser, model: ModelServer
 ) -> None:
     model.answering(lambda received: Say(f"re: {received.question}"))

@@ -23,7 +23,7 @@ async def _tab_to(page: Page, name: str) -> None:
     raise AssertionError(f"{name} can't be reached with Tab")
 
 
-async def test_a_conversation_with_an_approval(browser: Browser, host: Hosted, model: ModelServer) -> None:
+async def test_approval_is_denied_with_a_reason_by_keyboard(browser: Browser, host: Hosted, model: ModelServer) -> None:
     model.answer_when(lambda asked: asked.is_title_request, Say("Cleaning"))
     model.script(
         Say(calls=[Ask("terminal", {"command": "rm -rf *"})]),
@@ -61,7 +61,7 @@ async def _tab_backwards_to(page: Page, name: str) -> None:
     raise AssertionError(f"{name} can't be reached with Shift+Tab")
 
 
-async def test_the_palette_opens_a_page_with_a_form(browser: Browser, host: Hosted) -> None:
+async def test_job_is_scheduled_and_deleted_by_keyboard(browser: Browser, host: Hosted) -> None:
     async with signed_in(browser, host) as watched:
         page = watched.page
         await page.keyboard.press("Control+k")
@@ -86,7 +86,7 @@ async def test_the_palette_opens_a_page_with_a_form(browser: Browser, host: Host
         watched.assert_clean()
 
 
-async def test_a_setting_is_changed(browser: Browser, host: Hosted) -> None:
+async def test_setting_is_changed_by_keyboard(browser: Browser, host: Hosted) -> None:
     async with signed_in(browser, host, path="/settings/agent") as watched:
         page = watched.page
         await expect(page.get_by_label("Max iterations")).to_be_visible()

@@ -1,4 +1,4 @@
-"""A server that is killed in the middle of a reply: the page ends with exactly what the transcript holds."""
+"""A server killed during a reply: the page finally shows exactly the stored transcript."""
 
 import asyncio
 import re

@@ -1,4 +1,4 @@
-"""Conversations that run elsewhere, in a real browser: on Telegram and in a terminal; and what survives kill -9."""
+"""Sessions on Telegram and in a terminal, followed in a real browser, also after kill -9."""
 
 import asyncio
 import re
@@ -21,7 +21,7 @@ pytestmark = needs_chromium
 STORY = " ".join(f"word{number}" for number in range(300))
 
 
-async def test_a_telegram_chat_is_watched_answered_taken_over_and_handed_back(
+async def test_telegram_chat_is_followed_answered_taken_over_and_handed_back(
     tmp_path: Path, browser: Browser, model: ModelServer
 ) -> None:
     going_on, begun = asyncio.Event(), asyncio.Event()
@@ -74,7 +74,9 @@ async def test_a_telegram_chat_is_watched_answered_taken_over_and_handed_back(
             watched.assert_clean()
 
 
-async def test_a_terminal_is_watched_steered_and_stopped(tmp_path: Path, browser: Browser, model: ModelServer) -> None:
+async def test_terminal_session_is_followed_steered_and_stopped(
+    tmp_path: Path, browser: Browser, model: ModelServer
+) -> None:
     model.answering(lambda received: Say(STORY, pause=0.05) if received.question == "Go" else Say("Yes."))
     program = scripted_program(tmp_path, model)
     async with (
@@ -98,7 +100,7 @@ async def test_a_terminal_is_watched_steered_and_stopped(tmp_path: Path, browser
         watched.assert_clean()
 
 
-async def test_conversation_continues_after_its_terminal_was_killed(
+async def test_session_continues_after_its_terminal_was_killed(
     tmp_path: Path, browser: Browser, model: ModelServer
 ) -> None:
     model.script(Say(STORY, pause=0.05))
@@ -125,7 +127,7 @@ async def test_conversation_continues_after_its_terminal_was_killed(
         await assert_equals_transcript(page)
 
 
-async def test_another_tab_listens_when_the_listening_one_is_killed(
+async def test_another_tab_opens_the_stream_when_its_owner_is_killed(
     tmp_path: Path, browser: Browser, model: ModelServer
 ) -> None:
     model.answering(lambda received: Say(STORY, pause=0.02) if received.question == "Go" else Say("Yes."))

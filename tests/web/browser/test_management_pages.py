@@ -35,7 +35,7 @@ PAGES = {
 LOOKED_AT = ("/browsers", "/models", "/settings")  # with the same contents in `test_every_page.py`
 
 
-async def test_text_of_others_stays_text_on_every_page(browser: Browser, host: Hosted) -> None:
+async def test_stored_markup_is_shown_as_text_on_every_page(browser: Browser, host: Hosted) -> None:
     """`test_every_page.py` checks all looks, but not these contents, nor the parts of the settings."""
     store, profile = host.application.store, host.application.profile
     await store.write(lambda tx: offer_code(tx, PairedPerson("telegram", "9", HARM)))
@@ -79,7 +79,7 @@ async def test_a_request_is_approved_and_a_key_created(browser: Browser, host: H
     async with signed_in(browser, host, path="/people") as watched:
         page = watched.page
         await page.get_by_text("Nobody asks for access.").wait_for()
-        await store.write(lambda tx: offer_code(tx, PairedPerson("telegram", "9", "Grace")))  # the page hears of it
+        await store.write(lambda tx: offer_code(tx, PairedPerson("telegram", "9", "Grace")))  # the page is notified
         await page.get_by_role("button", name="Approve Grace").click()
         await expect(page.get_by_role("button", name="Revoke access of Grace")).to_be_visible()
         assert await store.read(lambda tx: tx.pairing.is_paired("telegram", "9"))
@@ -138,7 +138,7 @@ async def test_a_code_is_approved_in_a_terminal(browser: Browser, host: Hosted) 
     await context.close()
 
 
-async def test_settings_are_changed_with_faults_next_to_the_field(browser: Browser, host: Hosted) -> None:
+async def test_settings_are_changed_and_errors_are_shown_next_to_the_field(browser: Browser, host: Hosted) -> None:
     async with signed_in(browser, host, path="/settings") as watched:
         page = watched.page
         await page.get_by_label("Search settings").fill("model calls per turn")
@@ -156,7 +156,7 @@ async def test_settings_are_changed_with_faults_next_to_the_field(browser: Brows
         await watched.assert_accessible()
 
 
-async def test_a_change_elsewhere_is_not_overwritten(browser: Browser, host: Hosted) -> None:
+async def test_setting_changed_elsewhere_is_not_overwritten(browser: Browser, host: Hosted) -> None:
     async with signed_in(browser, host, path="/settings/approval") as watched:
         page = watched.page
         await page.get_by_label("Mode", exact=True).select_option("off")
@@ -170,7 +170,7 @@ async def test_a_change_elsewhere_is_not_overwritten(browser: Browser, host: Hos
         assert 'mode = "off"' in text
 
 
-async def test_the_file_is_compared_before_it_is_saved(browser: Browser, host: Hosted) -> None:
+async def test_settings_file_is_compared_before_it_is_saved(browser: Browser, host: Hosted) -> None:
     async with signed_in(browser, host, path="/settings/file") as watched:
         page = watched.page
         editor = page.get_by_label("Settings as TOML")
@@ -280,7 +280,7 @@ async def test_a_skill_and_a_hook_are_written(browser: Browser, host: Hosted) ->
         await watched.assert_fits(PHONE)
 
 
-async def test_a_model_is_chosen_for_one_conversation(browser: Browser, host: Hosted, model: ModelServer) -> None:
+async def test_model_is_chosen_for_one_session(browser: Browser, host: Hosted, model: ModelServer) -> None:
     model.otherwise(Say("Yes"))
     async with signed_in(browser, host) as watched:
         page = watched.page

@@ -1,4 +1,4 @@
-"""The web app in a real browser: what people see and do, in light and dark, on a desk and on a phone."""
+"""Basic use of the web app in a real browser, in light and dark, on a desktop and on a phone."""
 
 import re
 
@@ -34,7 +34,7 @@ SIZES = [pytest.param(DESKTOP, False, id="desk-light"), pytest.param(PHONE, True
 
 
 @pytest.mark.parametrize(("viewport", "dark"), SIZES)
-async def test_a_conversation(
+async def test_formatted_reply_is_shown_and_accessible(
     browser: Browser, host: Hosted, model: ModelServer, viewport: ViewportSize, dark: bool
 ) -> None:
     model.otherwise(Say(REPLY, pause=0.002))
@@ -55,7 +55,7 @@ async def test_a_conversation(
         watched.assert_clean()
 
 
-async def test_an_approval_needs_a_deliberate_click(browser: Browser, host: Hosted, model: ModelServer) -> None:
+async def test_approval_needs_a_deliberate_click(browser: Browser, host: Hosted, model: ModelServer) -> None:
     model.script(Say("Let me clean up.", calls=[Ask("terminal", {"command": "rm -rf *"})]), Say("I left it alone."))
     async with signed_in(browser, host) as watched:
         page = watched.page
@@ -165,7 +165,7 @@ async def test_tabs_share_one_stream(browser: Browser, host: Hosted, model: Mode
         for other in others:
             await other.page.goto(watched.page.url)
             await expect(other.page.locator(".reply")).to_contain_text("Hello from afar.")
-        await watched.page.close()  # the tab that listens
+        await watched.page.close()  # the tab that owns the stream
         last = others[-1].page
         await last.get_by_label("Message", exact=True).fill("Again")
         await last.get_by_role("button", name="Send").click()
@@ -174,7 +174,7 @@ async def test_tabs_share_one_stream(browser: Browser, host: Hosted, model: Mode
             other.assert_clean()
 
 
-async def test_signing_out_elsewhere_ends_the_page(browser: Browser, host: Hosted) -> None:
+async def test_page_asks_for_a_code_after_its_browser_was_signed_out_elsewhere(browser: Browser, host: Hosted) -> None:
     async with signed_in(browser, host) as watched:
         page = watched.page
         await page.get_by_role("link", name="Manage").click()

@@ -1,4 +1,4 @@
-"""Pages of work and of what happens inside in a real browser."""
+"""Pages about goals, jobs, usage, traces and logs in a real browser."""
 
 import logging
 from collections.abc import AsyncIterator
@@ -45,7 +45,7 @@ PAGES = {
 
 
 async def fill(host: Hosted) -> SessionId:
-    """Store something for each page to show, with text that must stay text."""
+    """Store data for each page, with markup that must be shown as text."""
     store = host.application.store
 
     def create(tx: Transaction) -> SessionId:
@@ -91,8 +91,8 @@ async def opened(browser: Browser, host: Hosted, path: str) -> AsyncIterator[Wat
         watched.assert_clean()
 
 
-async def test_every_page_is_drawn(browser: Browser, host: Hosted) -> None:
-    """Text of other people is on every page, and stays text; `test_every_page.py` has all looks."""
+async def test_every_page_shows_stored_text_unchanged(browser: Browser, host: Hosted) -> None:
+    """Every page shows stored markup as text; `test_every_page.py` checks all looks."""
     await fill(host)
     async with signed_in(browser, host) as watched:
         page = watched.page
@@ -158,7 +158,7 @@ async def test_a_job_is_previewed_scheduled_run_and_deleted(browser: Browser, ho
         await expect(page.get_by_role("button", name="Schedule something")).to_be_visible()
 
 
-async def test_usage_changes_while_it_is_shown(browser: Browser, host: Hosted) -> None:
+async def test_usage_page_is_updated_while_it_is_open(browser: Browser, host: Hosted) -> None:
     session = await fill(host)
     store = host.application.store
     async with opened(browser, host, "/usage") as watched:
@@ -203,7 +203,7 @@ async def test_an_approval_is_answered_on_the_home_page(browser: Browser, host: 
         watched.assert_clean()
 
 
-async def test_a_trace_is_a_picture_with_details(browser: Browser, host: Hosted, model: ModelServer) -> None:
+async def test_trace_is_shown_as_a_chart_with_details(browser: Browser, host: Hosted, model: ModelServer) -> None:
     model.answer_when(lambda asked: asked.is_title_request, Say("Files"))
     model.script(Say("", calls=[Ask("list_files", {}), Ask("list_files", {"path": "."})]), Say("Empty."))
     async with signed_in(browser, host) as watched:
@@ -222,7 +222,7 @@ async def test_a_trace_is_a_picture_with_details(browser: Browser, host: Hosted,
         watched.assert_clean()
 
 
-async def test_the_log_is_followed(browser: Browser, host: Hosted) -> None:
+async def test_log_page_shows_new_entries(browser: Browser, host: Hosted) -> None:
     async with opened(browser, host, "/logs") as watched:
         page = watched.page
         await expect(page.locator(".log-entry").first).to_be_visible()
