@@ -31,6 +31,12 @@ IDIOM = {
     "shelter", "sitting", "surroundings", "told", "vigil", "whereabouts", "whoever", "wish", "workbench", "workplace",
 }  # fmt: skip
 IDIOM_OF_TESTS = (IDIOM | {"figures", "mending", "somebody", "vain"}) - {"letter", "letters"}
+# A test name has a subject that a reader can picture.
+TEST_NAME_WITHOUT_SUBJECT = re.compile(
+    r"^test_(what|whatever|who|whoever|nobody|somebody|something|it|they|those)_"
+    r"|_(is|are|was|were)_(said|heard)(_|$)"
+    r"|_(heard|nobody|whatever)(_|$)"
+)
 MOST_IDIOM_NAMES = 0
 MOST_REPEATED_CLASSES = 0
 
@@ -76,15 +82,19 @@ def test_no_name_uses_the_old_idiom() -> None:
 
 
 def test_no_test_uses_the_old_idiom_in_its_name() -> None:
-    found = [
-        f"{name(path)}: {node.name}"
-        for path in files("tests", suffix=".py")
-        for node in nodes(path)
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        and node.name.startswith("test_")
-        and IDIOM_OF_TESTS & set(node.name.split("_"))
-    ]
-    assert found == []
+    assert [f"{path}: {test}" for path, test in _test_names() if IDIOM_OF_TESTS & set(test.split("_"))] == []
+
+
+def test_every_test_name_has_a_subject() -> None:
+    assert [f"{path}: {test}" for path, test in _test_names() if TEST_NAME_WITHOUT_SUBJECT.search(test)] == []
+
+
+def _test_names() -> Iterator[tuple[str, str]]:
+    """Yield every test of the repository and of the test suites that it ships, with its file."""
+    for path in files("tests", "src/talaria/testing", suffix=".py"):
+        for node in nodes(path):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_"):
+                yield name(path), node.name
 
 
 def _public_names(path: Path) -> Iterator[str]:
