@@ -122,6 +122,40 @@ async def test_orphaned_browsers_are_found_and_ended(running_browser: RunningBro
     await until(lambda: not running_browser.folder.place.exists())
 
 
+# A program that starts like a browser, and leaves a process that goes on writing to the profile.
+_UNTIDY_BROWSER = """#!{python} -I
+import os, pathlib, signal, sys, time
+data = pathlib.Path(next(one.partition("=")[2] for one in sys.argv if one.startswith("--user-data-dir=")))
+data.mkdir(exist_ok=True)
+if not os.fork():
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    parent = os.getppid()
+    while os.getppid() == parent:
+        time.sleep(0.001)
+    end = time.monotonic() + 1
+    while time.monotonic() < end and data.exists():
+        for number in range(100):
+            try:
+                (data / str(number)).touch()
+            except FileNotFoundError:
+                break
+    os._exit(0)
+(data / "DevToolsActivePort").write_text("1\\n/devtools")
+signal.pause()
+"""
+
+
+async def test_profile_is_deleted_although_a_process_still_writes_to_it(tmp_path: Path) -> None:
+    program = tmp_path / "browser"
+    program.write_text(_UNTIDY_BROWSER.format(python=sys.executable))
+    program.chmod(0o700)
+    session_id = new_session_id()
+    folder = BrowserFolder(tmp_path / session_id)
+    await folder.start(LaunchOptions(executable=str(program), environment=process_environment()))
+    end_browser(tmp_path, session_id)
+    await until(lambda: not folder.place.exists())
+
+
 async def test_idle_browser_is_closed(running_browser: RunningBrowser) -> None:
     folder = running_browser.folder
     folder.write_options(structs.replace(folder.read_options(), idle_seconds=0.1))

@@ -263,7 +263,17 @@ async def _hold(folder: BrowserFolder) -> None:
         await _run(folder, stop)
     finally:
         if folder.remove_marker.exists():
-            shutil.rmtree(folder.place, ignore_errors=True)
+            await _remove(folder)
+
+
+async def _remove(folder: BrowserFolder) -> None:
+    """Delete the folder, the profile first: processes that the browser has left may still write to it for a moment."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_END_SECONDS):
+            while folder.data.exists():
+                shutil.rmtree(folder.data, ignore_errors=True)
+                await asyncio.sleep(_POLL)
+    shutil.rmtree(folder.place, ignore_errors=True)
 
 
 async def _run(folder: BrowserFolder, stop: asyncio.Event) -> None:
