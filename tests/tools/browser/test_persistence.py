@@ -122,24 +122,23 @@ async def test_orphaned_browsers_are_found_and_ended(running_browser: RunningBro
     await until(lambda: not running_browser.folder.place.exists())
 
 
-# A program that starts like a browser, and leaves a process that goes on writing to the profile.
+# A program that starts like a browser, and starts another process while it ends, which writes to the profile.
 _UNTIDY_BROWSER = """#!{python} -I
 import os, pathlib, signal, sys, time
 data = pathlib.Path(next(one.partition("=")[2] for one in sys.argv if one.startswith("--user-data-dir=")))
 data.mkdir(exist_ok=True)
-if not os.fork():
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    parent = os.getppid()
-    while os.getppid() == parent:
-        time.sleep(0.001)
-    end = time.monotonic() + 1
-    while time.monotonic() < end and data.exists():
+def end(*_):
+    if os.fork():
+        os._exit(0)
+    deadline = time.monotonic() + 5
+    while data.exists() and time.monotonic() < deadline:
         for number in range(100):
             try:
                 (data / str(number)).touch()
             except FileNotFoundError:
-                break
+                pass
     os._exit(0)
+signal.signal(signal.SIGTERM, end)
 (data / "DevToolsActivePort").write_text("1\\n/devtools")
 signal.pause()
 """

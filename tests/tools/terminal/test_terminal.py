@@ -280,8 +280,8 @@ async def test_empty_or_invalid_command_fails(shell: Shell, command: str) -> Non
 
 async def test_command_killed_from_outside_is_reported(shell: Shell, folder: Path) -> None:
     running = asyncio.ensure_future(shell.run("echo $$ >pid; sleep 600"))
-    await until(lambda: has_line(folder / "pid"))
-    child = next(iter(shell.processes.running))
+    await until(lambda: has_line(folder / "pid") and bool(shell.processes.running))
+    (child,) = shell.processes.running
     child.kill()
     assert (await running).endswith("[killed by SIGKILL]")
 

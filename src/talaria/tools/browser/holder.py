@@ -374,7 +374,6 @@ async def _wait_for_idle(folder: BrowserFolder, hosts: _AllowedHosts) -> None:
 
 async def _end(browser: Process) -> None:
     """End the browser so that it saves its profile; kill it and its children after a moment."""
-    members = list_process_tree(browser.pid)
     if browser.returncode is None:
         browser.terminate()
         with suppress(TimeoutError):
@@ -383,7 +382,7 @@ async def _end(browser: Process) -> None:
     if browser.returncode is None:
         kill_tree(browser.pid)
         await browser.wait()
-    signal_all(members & list_process_tree(os.getpid()), signal.SIGKILL)
+    signal_all(list_process_tree(os.getpid()), signal.SIGKILL)  # all are the browser's, also those it started meanwhile
 
 
 def _die_with_parent() -> None:
