@@ -101,17 +101,22 @@ async def running_browser(tmp_path: Path) -> AsyncIterator[RunningBrowser]:
 
 
 async def test_browser_ends_with_its_killed_holder(running_browser: RunningBrowser) -> None:
+    socket = (running_browser.folder.data / "SingletonSocket").readlink()
     os.kill(running_browser.state.pid, signal.SIGKILL)
     await until(lambda: not is_running(running_browser.state.browser_pid))
     await until(lambda: not describe_browser(running_browser.root, running_browser.session_id).running)
+    await running_browser.folder.end(remove=True)
+    assert not socket.parent.exists(), "a folder outside of the profile is left"
 
 
 async def test_hard_close_ends_the_browser_and_removes_its_profile(running_browser: RunningBrowser) -> None:
+    socket = (running_browser.folder.data / "SingletonSocket").readlink()
     children = list_process_tree(running_browser.state.pid)
     assert running_browser.state.browser_pid in children
     end_browser(running_browser.root, running_browser.session_id)
     await until(lambda: not any(map(is_running, children)))
     await until(lambda: not running_browser.folder.place.exists())
+    assert not socket.parent.exists(), "a folder outside of the profile is left"
     assert list_browsers(running_browser.root) == []
 
 

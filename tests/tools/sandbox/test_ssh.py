@@ -33,6 +33,7 @@ async def refusal(sandboxed: SandboxedFolder, host: SshHost, policy: SandboxPoli
     with pytest.raises(ToolFailed) as refused:
         await sandboxed.run("touch ran")
     assert not (sandboxed.work / "ran").exists()
+    await sandboxed.sandbox.close()
     return str(refused.value)
 
 

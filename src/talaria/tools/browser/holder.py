@@ -33,7 +33,7 @@ from talaria.core.errors import ToolFailed
 from talaria.core.os_processes import kill_tree, list_process_tree, machine_id, read_start_time, signal_all
 from talaria.http_client.connection import HttpAddress, HttpRoute, make_head
 from talaria.http_client.dial import ProxyRefused, ProxyUnsupported, find_route, reach
-from talaria.tools.browser.session_folder import BrowserFolder, BrowserState, LaunchOptions
+from talaria.tools.browser.session_folder import BrowserFolder, BrowserState, LaunchOptions, delete_singletons
 from talaria.tools.web.ssrf_guard import Guard
 
 _CHUNK = 65_536
@@ -53,7 +53,6 @@ _FLAGS = (
     "--disable-renderer-backgrounding",
 )  # fmt: skip
 _NO_SANDBOX = b"No usable sandbox"
-_SINGLETONS = ("SingletonLock", "SingletonSocket", "SingletonCookie")
 _END_SECONDS = 5.0
 _POLL = 0.03
 _CHECK_SECONDS = 5.0
@@ -295,6 +294,7 @@ async def _run(folder: BrowserFolder, stop: asyncio.Event) -> None:
             await _wait_for_end(folder, hosts, browser, stop)
         finally:
             await _end(browser)
+            delete_singletons(folder.data)
             folder.write_state(None)
 
 
@@ -314,8 +314,8 @@ async def _start_once(
     folder: BrowserFolder, options: LaunchOptions, proxy: int, *, sandboxed: bool
 ) -> tuple[Process, bool, str]:
     port_file = folder.data / "DevToolsActivePort"
-    for stale in (port_file, *(folder.data / name for name in _SINGLETONS)):  # ours: the lock is held
-        stale.unlink(missing_ok=True)
+    port_file.unlink(missing_ok=True)
+    delete_singletons(folder.data)
     flags = [
         *_FLAGS, f"--user-data-dir={folder.data}", f"--proxy-server=http://127.0.0.1:{proxy}",
         "--proxy-bypass-list=<-loopback>",
@@ -338,6 +338,7 @@ async def _start_once(
         return browser, sandboxed, await _read_endpoint(browser, port_file)
     except BaseException as error:
         await _end(browser)
+        delete_singletons(folder.data)
         if isinstance(error, _BrowserGone):
             tail = folder.log.read_bytes()[-_LOG_TAIL:].decode(errors="replace").strip()
             raise _BrowserGone(f"it ended with code {browser.returncode}. {tail}") from error

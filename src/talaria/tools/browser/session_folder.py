@@ -26,6 +26,7 @@ _START_SECONDS = 60.0
 _END_SECONDS = 10.0
 _MOST_LAUNCHES = 3
 _BLOCKED_LIMIT = 65_536
+_SINGLETONS = ("SingletonLock", "SingletonSocket", "SingletonCookie")
 
 
 class LaunchOptions(Struct, frozen=True, kw_only=True):
@@ -230,6 +231,7 @@ class BrowserFolder:
             if state is not None and is_same_process(state.pid, state.started, state.machine):
                 os.kill(state.pid, signal.SIGTERM)
         elif remove:
+            delete_singletons(self.data)
             shutil.rmtree(self.place, ignore_errors=True)
 
     async def end(self, *, remove: bool = False) -> None:
@@ -282,6 +284,20 @@ def end_orphans(root: Path, known: Collection[SessionId]) -> list[SessionId]:
     for session_id in orphans:
         end_browser(root, session_id)
     return orphans
+
+
+def delete_singletons(profile: Path) -> None:
+    """Delete the files with which a browser claims its profile; the caller holds the lock, or nothing does.
+
+    Its socket is in a folder of the system's temporary folder, which a killed browser leaves there.
+    """
+    with suppress(OSError):
+        socket = (profile / "SingletonSocket").readlink()
+        for name in ("SingletonSocket", "SingletonCookie"):
+            socket.with_name(name).unlink(missing_ok=True)
+        socket.parent.rmdir()
+    for name in _SINGLETONS:
+        (profile / name).unlink(missing_ok=True)
 
 
 def _replace(path: Path, content: bytes) -> None:
