@@ -32,7 +32,17 @@ from talaria.settings.schema import SettingsSchema
 _LARGEST_REQUEST = 1 << 20
 _STREAMS = 3
 # Imported on first use by a process that needs them; the rest of the program loads without them.
-_NOT_LOADED = ("talaria.__main__", "talaria.testing", "talaria.providers.embedded")
+_NOT_LOADED = (
+    "talaria.__main__",
+    "talaria.testing",
+    "talaria.providers.embedded",
+    # Large libraries that few runs use: a fork copies the page tables of all memory.
+    "talaria.api.mcp.server",
+    "talaria.platforms.matrix.encryption",
+    "talaria.platforms.discord",
+    "talaria.platforms.slack",
+    "talaria.platforms.xmpp",
+)
 
 
 class Run(msgspec.Struct):

@@ -17,6 +17,9 @@ from tests.tools.web.engine_servers import SearchServers, search_servers
 from talaria.testing.model_server import Answer, ModelServer, Say, bad_key, model_unknown, no_credit, overloaded
 from talaria.tools.sandbox.bubblewrap import sandbox_available
 
+# A model that refuses at once; the embedded one would be loaded and asked.
+CLOSED_PORT = {"TALARIA__MODEL__PROVIDER": "mine", "TALARIA__PROVIDERS__MINE__BASE_URL": "http://127.0.0.1:9/v1"}
+
 
 def test_offline_check_names_the_model_and_reason_without_calling_it(program: Program) -> None:
     ((state, sentence),) = found(program.run("doctor", "--offline", env=KEY), "model")
@@ -71,10 +74,9 @@ async def test_model_that_refuses_is_reported_with_its_address(
 
 
 def test_model_behind_a_closed_port_is_a_fault(program: Program) -> None:
-    own = {"TALARIA__MODEL__PROVIDER": "mine", "TALARIA__PROVIDERS__MINE__BASE_URL": "http://127.0.0.1:9/v1"}
     sentence = "I can't reach mine at http://127.0.0.1:9/v1: the connection was refused."
     for named, expected in (("clever", f"mine:clever isn't answering. {sentence}"), ("", sentence)):
-        seen = program.run("doctor", env={**own, "TALARIA__MODEL__NAME": named})
+        seen = program.run("doctor", env={**CLOSED_PORT, "TALARIA__MODEL__NAME": named})
         state, reported = found(seen, "model")[0]
         assert (seen.code, seen.err, state) == (1, "", "fault")
         assert reported.startswith(expected)
@@ -186,7 +188,8 @@ async def test_configured_search_engines_are_contacted(program: Program) -> None
         write_private(folder(program) / "config.toml", settings)
         servers.override["exa"] = lambda: web.Response(status=429)
         keys = {"BRAVE_SEARCH_API_KEY": ENGINE_KEY, "TAVILY_API_KEY": "wrong-0123456789", "EXA_API_KEY": ENGINE_KEY}
-        seen = await asyncio.to_thread(program.run, "doctor", env={**keys, "GOOGLE_CSE_API_KEY": "g-0123456789"})
+        keys["GOOGLE_CSE_API_KEY"] = "g-0123456789"
+        seen = await asyncio.to_thread(program.run, "doctor", env={**keys, **CLOSED_PORT})
     assert found(seen, "search") == [
         ("warning", "Google isn't used: no search engine id (set web.google_engine_id)."),
         ("ok", "Brave answers."),
@@ -213,9 +216,9 @@ async def test_credentials_of_chat_networks_are_checked(program: Program) -> Non
         telegram = f'[platforms.telegram.options]\nbase_url = "{base}/bot"\n'
         write_private(folder(program) / "config.toml", f"{telegram}[platforms.webhook]\nenabled = true\n")
         write_private(folder(program) / ".env", f"TELEGRAM_BOT_TOKEN={TOKEN}\n")
-        right = await asyncio.to_thread(program.run, "doctor", env=ELSEWHERE)
+        right = await asyncio.to_thread(program.run, "doctor", env=ELSEWHERE | CLOSED_PORT)
         write_private(folder(program) / ".env", "TELEGRAM_BOT_TOKEN=1:wrong\n")
-        wrong = await asyncio.to_thread(program.run, "doctor", env=ELSEWHERE)
+        wrong = await asyncio.to_thread(program.run, "doctor", env=ELSEWHERE | CLOSED_PORT)
     offline = await asyncio.to_thread(program.run, "doctor", "--offline")
     assert found(right, "networks") == [
         ("ok", "Telegram accepted the token: @winged_bot."),
