@@ -47,10 +47,11 @@ class SchemaPool:
             store_location.drop()
             return
         schema = sql.Identifier(store_location.schema)
-        for table in self._tables:
-            self._raw.execute(sql.SQL("DELETE FROM {}.{}").format(schema, sql.Identifier(table)))
+        statements = [sql.SQL("DELETE FROM {}.{}").format(schema, sql.Identifier(table)) for table in self._tables]
         for sequence in self._sequences:
-            self._raw.execute("SELECT setval(%s::regclass, 1, false)", (f'"{store_location.schema}"."{sequence}"',))
+            name = sql.Identifier(store_location.schema, sequence).as_string()
+            statements.append(sql.SQL("SELECT setval({}, 1, false)").format(sql.Literal(name)))
+        self._raw.execute(sql.SQL("; ").join(statements))
         self._free.append(store_location)
 
     def close(self) -> None:
