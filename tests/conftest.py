@@ -84,11 +84,13 @@ def pytest_configure(config: pytest.Config) -> None:
         settings.load_profile("quick")
     elif config.getoption("long"):
         settings.load_profile("untimed")
-    _put_temporary_files_into_memory()
+    memory = _find_memory()
+    if memory is not None:
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(memory))  # noqa: TID251 (pytest reads it, also in workers)
     sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type] # grammars that jsonschema would compile
     if _begins_run(config):
         kind = [option for option in ("--quick", "--long") if config.getoption(option[2:])]
-        config.stash[SERVERS] = SharedServers(["tests", *kind])
+        config.stash[SERVERS] = SharedServers(["tests", *kind], memory)
         if config.args_source is pytest.Config.ArgsSource.TESTPATHS:  # importing a few tests is fast
             config.option.tx = [f"popen//python={sys.executable} -m tests.worker" for _ in config.option.tx]
 
@@ -136,13 +138,12 @@ def _remove_python_variables() -> None:
         del os.environ[name]  # noqa: TID251 (this process is the environment of its children)
 
 
-def _put_temporary_files_into_memory() -> None:
-    """Use memory for temporary folders of tests if there is enough: a store waits for the disk at each commit."""
+def _find_memory() -> Path | None:
+    """Return a folder in memory for temporary files, if there is room: a store waits for the disk at each commit."""
     if not MEMORY.is_dir() or not os.access(MEMORY, os.W_OK | os.X_OK):
-        return
+        return None
     room = os.statvfs(MEMORY)
-    if room.f_bavail * room.f_frsize >= NEEDED_MEMORY and not room.f_flag & os.ST_NOEXEC:
-        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))  # noqa: TID251 (pytest reads it, also in workers)
+    return MEMORY if room.f_bavail * room.f_frsize >= NEEDED_MEMORY and not room.f_flag & os.ST_NOEXEC else None
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

@@ -27,11 +27,13 @@ _ROOT = Path(__file__).parents[1]
 class SharedServers:
     """The servers of a run: PostgreSQL, and those that fork for each run of `talaria` or each worker.
 
-    ``options`` are pytest options that select the tests of the workers.
+    ``options`` are pytest options that select the tests of the workers; ``memory`` is a folder in memory, if there is
+    one.
     """
 
-    def __init__(self, options: Sequence[str]) -> None:
+    def __init__(self, options: Sequence[str], memory: Path | None) -> None:
         self._options = options
+        self._memory = memory
         self._open = ExitStack()
         self._started: dict[str, str] = {}
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -63,7 +65,7 @@ class SharedServers:
 
     def _start(self, name: str) -> None:
         if name == "postgres":
-            self._started[name] = self._open.enter_context(PostgresServer()).url
+            self._started[name] = self._open.enter_context(PostgresServer(parent=self._memory)).url
             return
         server = self._launch_fork_server(name)
         if name == "workers" and "--quick" not in self._options:

@@ -38,11 +38,12 @@ class PostgresServer:
     """A server on loopback, at a free port, in a temporary folder; ``with`` starts and ends it.
 
     It also ends when the process that started it dies. Unless it is ``durable`` it doesn't wait for the disk.
-    ``password`` makes it require one.
+    ``password`` makes it require one. The temporary folder is in ``parent``, or where the system has such folders.
     """
 
-    def __init__(self, *, durable: bool = False, password: str = "") -> None:
+    def __init__(self, *, durable: bool = False, password: str = "", parent: Path | None = None) -> None:
         self.port = 0
+        self._parent = parent
         self._durable = durable
         self._password = password
         self._folder = Path()
@@ -56,7 +57,7 @@ class PostgresServer:
         return f"postgresql://{_USER}{secret}@127.0.0.1:{self.port}/postgres"
 
     def __enter__(self) -> Self:
-        self._folder = Path(tempfile.mkdtemp(prefix="talaria-postgres-"))
+        self._folder = Path(tempfile.mkdtemp(prefix="talaria-postgres-", dir=self._parent))
         try:
             self._create()
             self.start()
