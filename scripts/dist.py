@@ -107,7 +107,8 @@ def check_metadata(wheel: Path) -> Iterator[str]:
 def check_sdist(sdist: Path, wheel: Path) -> Iterator[str]:
     """Yield problems of the sdist: a wheel built from it must have the same bytes."""
     with tempfile.TemporaryDirectory() as folder, tarfile.open(sdist) as archive:
-        archive.extractall(folder, filter="data")
+        archive.extraction_filter = getattr(tarfile, "data_filter", None)  # none before Python 3.11.4
+        archive.extractall(folder)
         source = Path(folder) / sdist.name.removesuffix(".tar.gz")
         rebuilt, _ = build(source, Path(folder) / "built", "wheel")
         if rebuilt.read_bytes() != wheel.read_bytes():
