@@ -60,9 +60,8 @@ async def start_warm_gateway(environment: dict[str, str], *arguments: str) -> Wa
 
 @asynccontextmanager
 async def worker(program: Program) -> AsyncIterator[WarmProcess]:
-    """Run a worker until the block ends. It posts no tool calls: only those of a slow machine are."""
-    environment = program.environment(TALARIA__PLATFORMS__LOOPBACK__PROGRESS="off")
-    process = await warm_program.start("gateway", "run", "--worker", env=environment)
+    """Run a worker until the block ends."""
+    process = await warm_program.start("gateway", "run", "--worker", env=program.environment())
     try:
         yield process
     finally:

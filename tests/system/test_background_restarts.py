@@ -18,6 +18,8 @@ from talaria.testing.postgres import MISSING, PostgresServer, find_postgres
 from talaria.testing.wait import until
 
 OWNED = 'everyone = true\nowners = ["loopback:ann"]'
+# Tool calls that take more than five seconds are posted, which only happens on a busy machine.
+QUIET = '[platforms.loopback]\nprogress = "off"\n'
 SOON = 60.0
 DONE = "This message is automatic, not from the person. Your background work reports:"
 
@@ -30,7 +32,7 @@ async def network() -> AsyncIterator[LoopbackNetwork]:
 
 @pytest.fixture
 def program(tmp_path: Path, server: ModelServer, network: LoopbackNetwork) -> Program:
-    return gateway_program(tmp_path, server, network, access=OWNED)
+    return gateway_program(tmp_path, server, network, access=OWNED, more=QUIET)
 
 
 async def test_every_session_gets_one_report_per_process_and_task(tmp_path: Path) -> None:
@@ -114,7 +116,7 @@ async def test_another_worker_resumes_the_background_task_of_a_suspended_worker(
     script: Script = {"go": [delegate_tasks("slow", background=True), Say("it goes on")], DONE: Say("told")}
     delegating_model = DelegatingModel(server, script, gates=("slow",))
     with PostgresServer() as postgres:
-        program = gateway_program(tmp_path, server, network, postgres.url, access=OWNED)
+        program = gateway_program(tmp_path, server, network, postgres.url, access=OWNED, more=QUIET)
         async with worker(program) as first:
             network.say("chat", "go", sender="ann")
             await network.until(lambda: network.shown("chat") == ["it goes on"])
@@ -133,7 +135,7 @@ async def test_another_worker_resumes_the_background_task_of_a_suspended_worker(
 async def test_delegated_task_of_a_guest_has_only_the_tools_of_a_guest(tmp_path: Path, server: ModelServer) -> None:
     async with LoopbackNetwork(PlatformCapabilities(text_limit=4096, idempotent=True)) as network:
         access = f'{OWNED}\nguest_tools = ["delegate_task", "web_fetch"]'
-        program = gateway_program(tmp_path, server, network, access=access)
+        program = gateway_program(tmp_path, server, network, access=access, more=QUIET)
         with_model = {"goal": "dear", "model": "mine:scripted"}
         DelegatingModel(
             server, {"go": [delegate_tasks("task"), Say("done")], "choose": [delegate_tasks(with_model), Say("done")]}
