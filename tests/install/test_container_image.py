@@ -129,8 +129,9 @@ def image() -> Iterator[str]:
 
 
 def remove_all() -> None:
-    """Remove containers, volumes and images without a name, also those of a run that was killed."""
-    podman("rm", "--force", "--all", "--time=0")
+    """Remove containers, volumes and images without a name, also those of a run that was killed while it built."""
+    if containers := podman("ps", "--all", "--external", "--quiet").stdout.split():
+        podman("rm", "--force", "--time=0", *containers)
     podman("volume", "prune", "--force")
     podman("image", "prune", "--force")
 
