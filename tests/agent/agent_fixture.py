@@ -26,7 +26,6 @@ from talaria.core.events import TurnEnd, TurnEvent
 from talaria.core.ids import SessionId, new_id
 from talaria.core.messages import Message, Text
 from talaria.http_client.client import HttpPool
-from talaria.http_client.connection import Timeouts
 from talaria.providers.openai_chat.adapter import OpenAIChat
 from talaria.providers.settings import OpenAIChatSettings
 from talaria.runtime.turns import add_to_inbox
@@ -100,7 +99,6 @@ class AgentSession:
             name="scripted",
             base_url=f"{server.url}/v1",
             api_key="sk-test",
-            timeouts=Timeouts(silence=timedelta(seconds=0.5)),
         )
         self.calls = ModelCalls([ModelChoice(OpenAIChat(settings, http), "scripted", INFO)], QUICK)
 

@@ -55,13 +55,12 @@ from talaria.testing.wait import LIMIT
 
 HASTY = RetryPolicy(first_wait=timedelta(milliseconds=2), longest_wait=timedelta(milliseconds=20))
 HALF = Say("These are some words. And this is the end.")
-NO_SILENCE = Timeouts(silence=timedelta(seconds=0.5))
 
 
 @pytest.fixture(params=[*CONNECTORS.values()], ids=[*CONNECTORS])
 async def provider(request: pytest.FixtureRequest, server: ModelServer) -> AsyncIterator[Provider]:
     async with pool() as http:
-        yield request.param(server.url, http, NO_SILENCE)
+        yield request.param(server.url, http, PATIENT)
 
 
 def chain(provider: Provider, *models: str, patience: RetryPolicy = HASTY) -> ModelCalls:
@@ -95,7 +94,7 @@ async def test_temporary_fault_is_retried_without_a_notice(
     assert server.received[0].body == server.received[1].body
 
 
-@pytest.mark.parametrize("fault", [CutOff(HALF), Garbage(3, HALF), Silence(HALF), Collapse(HALF)])
+@pytest.mark.parametrize("fault", [CutOff(HALF), Garbage(3, HALF), Collapse(HALF)])
 async def test_a_broken_reply_continues_where_it_stopped(
     provider: Provider, server: ModelServer, fault: Answer
 ) -> None:
@@ -106,6 +105,17 @@ async def test_a_broken_reply_continues_where_it_stopped(
     body = server.received[-1].body.decode()
     assert "These are some" in body
     assert CONTINUE in body
+
+
+async def test_reply_of_a_silent_model_is_continued_by_the_next_one(provider: Provider, server: ModelServer) -> None:
+    server.script(Silence(HALF), Say(" words. And this is the end."))
+    patience = RetryPolicy(attempts=1)
+    async with pool() as http:
+        impatient = CONNECTORS["chat"](server.url, http, Timeouts(silence=timedelta(seconds=0.5)))
+        choices = [ModelChoice(impatient, "first"), ModelChoice(provider, "second")]
+        text, _, end = await ask(ModelCalls(choices, patience))
+    assert text == end.reply.message.text == HALF.text
+    assert CONTINUE in server.received[-1].body.decode()
 
 
 async def test_text_is_not_repeated_if_the_model_restarts_its_reply(provider: Provider, server: ModelServer) -> None:

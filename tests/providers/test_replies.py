@@ -173,8 +173,8 @@ async def test_pieces_received_together_are_one_text_event(
 async def test_slow_consumer_does_not_count_as_silence_of_the_provider(
     connect: Connect, server: ModelServer, http: HttpPool
 ) -> None:
-    tight = Timeouts(silence=timedelta(milliseconds=20))
+    tight = Timeouts(silence=timedelta(milliseconds=500))
     server.script(Say("one two three"))
     async for event in connect(server.url, http, tight).reply(request()):
         if isinstance(event, ModelText):
-            await asyncio.sleep(0.03)  # real time: a reader slower than the limit for silence
+            await asyncio.sleep(0.6)  # real time: a reader slower than the limit for silence

@@ -214,7 +214,7 @@ async def test_all_subscriptions_of_a_process_wake_together_periodically(store_l
         for _ in range(5):
             await wait_for_wake_up(first)
             assert second.is_pending
-            await clear(second)
+            await clear(first, second)
 
 
 def test_maintenance_is_due_after_a_write(sqlite_location: StoreLocation) -> None:

@@ -314,7 +314,7 @@ async def test_response_that_fails_midway_ends_with_a_failed_event(server: Model
 
 async def test_silent_stream_raises_the_timeout_of_the_client(server: ModelServer, client: AsyncOpenAI) -> None:
     server.script(Silence(after=2))
-    impatient = client.with_options(timeout=0.2)
+    impatient = client.with_options(timeout=1)
     stream = await impatient.responses.create(model=MODEL, input="hi", stream=True)
     with pytest.raises(openai.APITimeoutError):
         async for _ in stream:
