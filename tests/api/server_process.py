@@ -17,6 +17,7 @@ from tests.http.loopback_client import loopback_client
 
 from talaria.access.api_keys import read_key_file
 from talaria.settings.profiles import Profiles
+from talaria.testing.system_servers import free_port
 
 PATIENCE = 60.0
 _ADDRESS = re.compile(rb"(http://[\d.:]+)/v1")
@@ -27,7 +28,7 @@ class Server:
     """The program at one port; ``url`` is its address without ``/v1``."""
 
     program: Program
-    port: int = 0
+    port: int = field(default_factory=free_port)
     url: str = ""
     process: WarmProcess | None = None
     environment: dict[str, str] = field(default_factory=dict)
@@ -38,7 +39,7 @@ class Server:
         return read_key_file(Profiles(self.program.home).active())
 
     async def start(self) -> Self:
-        """Listen at the same port as before, unless another process uses it now."""
+        """Listen at the same port as before, or at another one if it is in use."""
         for port in dict.fromkeys((self.port, 0)):
             if await self._listens_at(port):
                 return self

@@ -9,13 +9,13 @@ import httpx
 import pytest
 from tests.api.server_process import PATIENCE, Server, client, follow
 from tests.app.program import Program
-from tests.platforms.webhook.webhook_peers import free_port
 from tests.system.gateway_workers import gateway_program, worker
 from tests.system.handoff_fixture import OWNED
 
 from talaria.core.addresses import Address
 from talaria.testing.loopback_platform import LoopbackNetwork
 from talaria.testing.model_server import Ask, ModelServer, Received, Say
+from talaria.testing.system_servers import free_port
 from talaria.testing.wait import until
 
 

@@ -18,9 +18,9 @@ from tests.app import warm_program
 from tests.app.program import Program
 from tests.app.program_with_model import scripted_program, talk
 from tests.http.loopback_client import loopback_client
-from tests.platforms.webhook.webhook_peers import free_port
 
 from talaria.testing.model_server import ModelServer, Say
+from talaria.testing.system_servers import free_port
 from talaria.testing.wait import until
 
 HI = {"messages": [{"role": "user", "content": "hi"}]}

@@ -28,6 +28,7 @@ from talaria.settings.model import LiveSettings, Settings
 from talaria.storage.sqlite.store import open_sqlite_store
 from talaria.testing.loopback_platform import LoopbackNetwork
 from talaria.testing.model_server import ModelServer, Say
+from talaria.testing.system_servers import free_port
 from talaria.testing.wait import LIMIT, until
 
 
@@ -130,9 +131,7 @@ async def test_health_readiness_and_metrics_are_served(profile: GatewayProfile) 
 
 
 async def test_a_gateway_without_a_connection_is_alive_but_not_ready(profile: GatewayProfile) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as closed:
-        port = closed.getsockname()[1]
-    profile.settings(f"127.0.0.1:{port}")
+    profile.settings(f"127.0.0.1:{free_port()}")
     async with profile.running():
         address = (await profile.status())["address"]
         assert (await get(address, "/health"))[0] == 200
@@ -189,8 +188,7 @@ async def test_port_in_use_is_reported_and_replaced_by_another(profile: GatewayP
 
 
 async def test_configured_port_is_used(profile: GatewayProfile) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     profile.settings(profile.network.address, f"port = {port}")
     async with profile.running():
         assert (await profile.status())["address"] == f"http://127.0.0.1:{port}"

@@ -9,7 +9,6 @@ import httpx
 from tests.api.server_process import Server, client
 from tests.app.program import Program
 from tests.app.warm_program import WarmProcess
-from tests.platforms.webhook.webhook_peers import free_port
 from tests.system.gateway_workers import gateway_program, worker
 from tests.system.shared_group import NETWORK, SharedGroup, group_settings
 
@@ -20,6 +19,7 @@ from talaria.settings.load import load_settings
 from talaria.settings.profiles import Profiles
 from talaria.testing.loopback_platform import LoopbackNetwork
 from talaria.testing.model_server import ModelServer
+from talaria.testing.system_servers import free_port
 from talaria.testing.wait import until
 
 KEYS: dict[str, KeyScope] = {"chat": "chat", "friend": "chat", "agent": "agent", "read": "read", "admin": "admin"}

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from tests.app.program import Program
 from tests.app.program_with_model import scripted_program
-from tests.platforms.webhook.webhook_peers import free_port
 from tests.system.test_gateway_process import running
 
 from talaria.testing.feishu_server import FeishuKeys, FeishuServer, feishu_server, read_text
 from talaria.testing.model_server import ModelServer, Say
+from talaria.testing.system_servers import free_port
 from talaria.testing.wait import until
 
 KEYS = FeishuKeys("cli_a1b2c3", "feishu-secret-of-the-tests", "encrypt-key", "verification-token")

@@ -9,6 +9,7 @@ from tests.system.outage_fixture import SECRET, OutageFixture
 from talaria.testing.loopback_platform import LoopbackNetwork
 from talaria.testing.model_server import ModelServer, Say
 from talaria.testing.model_server.exchange import Fail, Fault, Received, overloaded
+from talaria.testing.system_servers import free_port
 
 UNREACHABLE = "I can't reach the model provider. Try again later. Send `/retry` to try again."
 TROUBLE = "The model provider is having problems. Try again later. Send `/retry` to try again."
@@ -26,9 +27,8 @@ def other_provider(server: ModelServer) -> str:
 
 
 async def test_unreachable_provider_is_reported_and_called_again(tmp_path: Path, network: LoopbackNetwork) -> None:
-    async with ModelServer() as gone:
-        port = int(gone.url.rpartition(":")[2])
-    outage = OutageFixture(tmp_path, gone, network)
+    port = free_port()
+    outage = OutageFixture(tmp_path, ModelServer(port=port), network)
     outage.write_settings()
     async with outage.running():
         network.say("ann", "one")

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from tests.app.program import Program
 from tests.app.program_with_model import scripted_program
-from tests.platforms.webhook.webhook_peers import free_port
 from tests.system.test_gateway_process import running
 
 from talaria.testing.model_server import ModelServer, Say
+from talaria.testing.system_servers import free_port
 from talaria.testing.twilio_server import ACCOUNT, NUMBER, TwilioServer, twilio_server
 from talaria.testing.wait import until
 

@@ -8,7 +8,6 @@ import json
 import secrets
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -23,6 +22,8 @@ from typing import Any, Self
 
 import msgspec
 from msgspec import Struct
+
+from talaria.testing.system_servers import free_port
 
 MISSING = "No Matrix homeserver is installed; `make test` installs it where pip can"
 _PYTHON = Path(__file__).parents[3] / ".homeserver" / "bin" / "python"
@@ -123,7 +124,7 @@ class Homeserver:
     def start(self) -> None:
         """Start the server: at the port it had before, or at a free one the first time."""
         for _ in range(_ATTEMPTS):
-            port = self.port or _free_port()
+            port = self.port or free_port()
             self._configure(port)
             self._launch()
             if self._is_ready(port):
@@ -293,13 +294,6 @@ def _logging(folder: Path) -> dict[str, object]:
         "root": {"level": "WARNING", "handlers": ["file"]},
         "disable_existing_loggers": False,
     }
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import socket
 import subprocess
 import tempfile
 import time
@@ -11,6 +10,8 @@ import urllib.request
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
+
+from talaria.testing.system_servers import free_port
 
 MISSING = "No local-slack is installed; `make localslack` installs it where npm can"
 TOKEN = "xoxb-test-token"  # noqa: S105 -- of an app that exists in tests only
@@ -50,7 +51,7 @@ class LocalSlack:
             raise FileNotFoundError(MISSING)
         self._folder = Path(tempfile.mkdtemp(prefix="talaria-local-slack-"))
         (self._folder / "workspace.yaml").write_text(json.dumps(_WORKSPACE))  # which is YAML as well
-        port = _free_port()
+        port = free_port()
         self.url = f"http://127.0.0.1:{port}"
         command = [
             "--config",
@@ -135,10 +136,3 @@ _WORKSPACE = {
     "users": [{"id": ALICE, "name": "alice", "real_name": "Alice", "email": "alice@test.local"}],
     "channels": [{"id": CHANNEL, "name": "general", "members": [ALICE, BOT]}],
 }
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

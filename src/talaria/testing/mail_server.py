@@ -23,6 +23,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from talaria.testing.system_servers import free_ports
+
 MISSING = "No mail server is installed, or this isn't root; `make test` installs it where apt can"
 DOMAIN = "test.local"
 PASSWORD = "correct-horse"  # noqa: S105 -- of a server that lives as long as a test run
@@ -292,7 +294,7 @@ class MailServer:
             mailbox.shutdown()
 
     def _configure(self) -> None:
-        self.smtp, self.smtps, self.imap, self.imaps, self._lmtp = _free_ports(5)
+        self.smtp, self.smtps, self.imap, self.imaps, self._lmtp = free_ports(5)
         for name in ("mail", "run", "spool"):
             (self.folder / name).mkdir()
         (self.folder / "revoked").touch()
@@ -370,14 +372,6 @@ def _make_certificate(folder: Path) -> None:
         capture_output=True,
         timeout=_START_SECONDS,
     )
-
-
-def _free_ports(count: int) -> list[int]:
-    probes = [socket.create_server((_ADDRESS, 0)) for _ in range(count)]
-    ports = [probe.getsockname()[1] for probe in probes]
-    for probe in probes:
-        probe.close()
-    return ports
 
 
 def _is_open(port: int) -> bool:

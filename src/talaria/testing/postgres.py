@@ -4,7 +4,6 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -12,6 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
+
+from talaria.testing.system_servers import free_port
 
 MISSING = "PostgreSQL is not installed; on Debian: apt install postgresql"
 _USER = "talaria"
@@ -75,7 +76,7 @@ class PostgresServer:
     def start(self) -> None:
         """Start the server: at the port it had before, or at a free one the first time."""
         for _ in range(_ATTEMPTS):
-            port = self.port or _free_port()
+            port = self.port or free_port()
             self._launch(port)
             if self._is_ready():
                 self.port = port
@@ -167,13 +168,6 @@ class PostgresServer:
 
     def _remove(self) -> None:
         shutil.rmtree(self._folder, ignore_errors=True)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def _parse_version(version: str) -> float:

@@ -6,7 +6,7 @@ Rooms of Prosody are made when the first person enters; they show the addresses 
 import hashlib
 import hmac
 import os
-import random
+import secrets
 import socket
 import subprocess
 import tempfile
@@ -20,7 +20,7 @@ from msgspec import Struct
 
 START_SECONDS = 60
 _STOP_SECONDS = 20
-_PORTS = range(20_000, 32_000)  # the system gives none of them to clients, so they stay free
+_PORTS = range(15_000, 32_000)  # the system gives these to nobody who asks for any port, so they stay free
 NGIRCD = "/usr/sbin/ngircd"
 INSPIRCD, ATHEME = "/usr/sbin/inspircd", "/usr/bin/atheme-services"
 _NGIRCD = """[Global]
@@ -140,12 +140,17 @@ def running(command: Sequence[str], folder: Path) -> Iterator[None]:
             process.wait()
 
 
+def free_port() -> int:
+    """Return a port that nobody listens at, and that stays free until it is used."""
+    return free_ports(1)[0]
+
+
 def free_ports(number: int) -> list[int]:
-    """Return different ports that nobody listens at."""
+    """Return different ports like that."""
     sockets: list[socket.socket] = []
     while len(sockets) < number:
         try:
-            sockets.append(socket.create_server(("127.0.0.1", random.choice(_PORTS))))  # noqa: S311 (no secret)
+            sockets.append(socket.create_server(("127.0.0.1", secrets.choice(_PORTS))))
         except OSError:
             continue
     ports = [one.getsockname()[1] for one in sockets]
@@ -191,7 +196,7 @@ def ngircd() -> Iterator[IrcServer]:
     """Run ngIRCd, which has no accounts, at a free port."""
     with ExitStack() as stack:
         folder = _make_folder(stack)
-        (port,) = free_ports(1)
+        port = free_port()
         config = folder / "ngircd.conf"
         config.write_text(_NGIRCD.format(port=port, folder=folder, user=os.getuid(), group=os.getgid()))
         stack.enter_context(running([NGIRCD, "-n", "-f", str(config)], folder))

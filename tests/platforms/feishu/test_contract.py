@@ -10,7 +10,6 @@ import msgspec
 import pytest
 from aiohttp import ClientSession
 from msgspec import structs
-from tests.platforms.webhook.webhook_peers import free_port
 
 from talaria.contracts.platform import Content
 from talaria.contracts.setup import NetworkTrial
@@ -25,6 +24,7 @@ from talaria.platforms.webhook_endpoint import EndpointSettings
 from talaria.testing.far_side import WebhookFarSide
 from talaria.testing.feishu_server import BOT, FeishuKeys, FeishuServer, feishu_server, read_buttons, read_text
 from talaria.testing.platform_suite import PlatformSuite, VisibleMessage, next_incoming
+from talaria.testing.system_servers import free_port
 
 KEYS = FeishuKeys("cli_a1b2c3", "feishu-secret-of-the-tests", "test key", "verification-token")
 ANN, PRIVATE, GROUP = "ou_ann", "oc_private", "oc_group"

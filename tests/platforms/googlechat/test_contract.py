@@ -9,7 +9,6 @@ from urllib.parse import unquote
 import pytest
 from aiohttp import ClientSession
 from msgspec import structs
-from tests.platforms.webhook.webhook_peers import free_port
 
 from talaria.contracts.platform import Content
 from talaria.contracts.setup import NetworkTrial
@@ -23,6 +22,7 @@ from talaria.platforms.webhook_endpoint import EndpointSettings
 from talaria.testing.far_side import WebhookFarSide
 from talaria.testing.googlechat_server import CHAT_ACCOUNT, GoogleChatServer, googlechat_server, read_buttons
 from talaria.testing.platform_suite import PlatformSuite, VisibleMessage, next_incoming
+from talaria.testing.system_servers import free_port
 
 PROJECT, ANN = "123456789012", "ann"
 DIRECT, FRIENDS, SPACE = "AAAAdirect", "AAAAfriends", "AAAAspace"

@@ -8,7 +8,6 @@ from urllib.parse import unquote
 import pytest
 from aiohttp import ClientSession
 from msgspec import structs
-from tests.platforms.webhook.webhook_peers import free_port
 
 from talaria.contracts.platform import Content
 from talaria.contracts.setup import NetworkTrial
@@ -22,6 +21,7 @@ from talaria.platforms.webhook_endpoint import EndpointSettings
 from talaria.testing.far_side import WebhookFarSide
 from talaria.testing.line_server import LineServer, line_server
 from talaria.testing.platform_suite import PlatformSuite, VisibleMessage, next_incoming
+from talaria.testing.system_servers import free_port
 
 TOKEN, SECRET = "line-token-of-the-tests", "0123456789abcdef0123456789abcdef"
 ANN, FAMILY = "U0000000000000000000000000000000a", "C0000000000000000000000000000000f"

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 from msgspec import structs
-from tests.platforms.webhook.webhook_peers import free_port
 
 from talaria.contracts.platform import Button, Content, Platform
 from talaria.contracts.setup import NetworkTrial
@@ -20,6 +19,7 @@ from talaria.platforms.mattermost.setup import SETUP
 from talaria.platforms.webhook_endpoint import EndpointSettings
 from talaria.testing.mattermost_server import MattermostServer, mattermost_server
 from talaria.testing.platform_suite import FailureKind, PlatformSuite, VisibleMessage, next_incoming
+from talaria.testing.system_servers import free_port
 from talaria.testing.wait import until
 
 pytestmark = pytest.mark.one_engine

@@ -7,7 +7,6 @@ from urllib.parse import unquote, urlencode
 
 import pytest
 from aiohttp import ClientSession
-from tests.platforms.webhook.webhook_peers import free_port
 
 from talaria.contracts.platform import Content
 from talaria.contracts.setup import NetworkTrial
@@ -22,6 +21,7 @@ from talaria.platforms.sms.wire import sign_form, signed_urls
 from talaria.platforms.webhook_endpoint import EndpointSettings
 from talaria.testing.far_side import WebhookFarSide
 from talaria.testing.platform_suite import PlatformSuite, VisibleMessage, arrival, next_incoming
+from talaria.testing.system_servers import free_port
 from talaria.testing.twilio_server import ACCOUNT, NUMBER, TwilioServer, twilio_server
 from talaria.testing.wait import until
 

@@ -10,7 +10,6 @@ from urllib.parse import unquote
 import pytest
 from aiohttp import ClientSession
 from msgspec import structs
-from tests.platforms.webhook.webhook_peers import free_port
 from tests.storage.engines import StoreLocation
 
 from talaria.contracts.platform import Button, Content
@@ -29,6 +28,7 @@ from talaria.platforms.webhook_endpoint import EndpointSettings
 from talaria.testing.clock import SettableClock
 from talaria.testing.far_side import JwtIssuer, WebhookFarSide
 from talaria.testing.platform_suite import PlatformSuite, VisibleMessage, next_incoming
+from talaria.testing.system_servers import free_port
 from talaria.testing.teams_server import ISSUER, TeamsServer, read_actions, teams_server
 from talaria.testing.wait import until
 

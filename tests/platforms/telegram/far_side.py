@@ -1,6 +1,5 @@
 """The far side of Telegram for the contract suite: a loopback Bot API server with a person in three chats."""
 
-import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -11,6 +10,7 @@ from talaria.core.addresses import Address
 from talaria.platforms.telegram.adapter import Telegram
 from talaria.platforms.telegram.settings import TelegramSettings, Webhook
 from talaria.testing.platform_suite import FailureKind, VisibleMessage
+from talaria.testing.system_servers import free_port
 from talaria.testing.telegram_server import Chat, Document, Message, TelegramServer, Topic
 from talaria.testing.telegram_server.files import Media
 
@@ -33,9 +33,7 @@ def settings_for(server: TelegramServer, **others: object) -> TelegramSettings:
 
 def free_webhook() -> Webhook:
     """Return a webhook at a free loopback port."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port = one.getsockname()[1]
+    port = free_port()
     return Webhook(public_url=f"http://127.0.0.1:{port}/telegram", port=port)
 
 

@@ -10,12 +10,13 @@ from urllib.parse import urlsplit
 
 import msgspec
 from aiohttp import ClientError
-from tests.platforms.webhook.webhook_peers import SECRET, Receiver, free_port, post, receiver, standard
+from tests.platforms.webhook.webhook_peers import SECRET, Receiver, post, receiver, standard
 
 from talaria.core.addresses import Address
 from talaria.platforms.webhook.adapter import Webhooks
 from talaria.platforms.webhook.settings import WebhookSettings
 from talaria.testing.platform_suite import FailureKind, VisibleMessage
+from talaria.testing.system_servers import free_port
 
 SECRETS = {"WEBHOOK_SECRET": SECRET}
 _PAUSE = 0.02

@@ -13,12 +13,13 @@ from pathlib import Path
 import pytest
 from aiohttp import BytesPayload, ClientError, ClientSession
 from tests.platforms.webhook.far_side import SECRETS, write_route
-from tests.platforms.webhook.webhook_peers import SECRET, free_port, mac, post, standard
+from tests.platforms.webhook.webhook_peers import SECRET, mac, post, standard
 
 from talaria.contracts.platform import Incoming
 from talaria.core.errors import Unreachable
 from talaria.platforms.webhook.adapter import Webhooks
 from talaria.platforms.webhook.settings import WebhookSettings
+from talaria.testing.system_servers import free_port
 
 BODY = b'{"text": "ahoy"}'
 NONE: Mapping[str, str] = {}

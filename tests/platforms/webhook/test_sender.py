@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.platforms.webhook.far_side import SECRETS, write_route
-from tests.platforms.webhook.webhook_peers import SECRET, Receiver, free_port, receiver
+from tests.platforms.webhook.webhook_peers import SECRET, Receiver, receiver
 
 from talaria.contracts.platform import Content, PlatformAccount
 from talaria.contracts.store import Store
@@ -16,6 +16,7 @@ from talaria.core.errors import Refused, Rejected, SlowDown, Unreachable
 from talaria.core.messages import File
 from talaria.platforms.webhook.adapter import Webhooks, open_platform
 from talaria.platforms.webhook.settings import WebhookSettings
+from talaria.testing.system_servers import free_port
 
 HUB = Address("webhook", "hub", thread_id="ann/harbour")
 HELLO = Content(text="Hello.", reply_to="m1")

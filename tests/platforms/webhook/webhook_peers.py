@@ -4,11 +4,9 @@ import asyncio
 import base64
 import hashlib
 import hmac
-import secrets
-import socket
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,15 +17,6 @@ from talaria.testing.wait import LIMIT, until
 
 SECRET = "whsec_" + base64.b64encode(b"a secret of twenty-four.").decode()
 PATIENCE = LIMIT
-
-
-def free_port() -> int:
-    """Return a free loopback port below the range that the system gives to clients, so that it stays free."""
-    while True:
-        port = 15_000 + secrets.randbelow(15_000)
-        with socket.socket() as one, suppress(OSError):
-            one.bind(("127.0.0.1", port))
-            return port
 
 
 def mac(secret: str, content: bytes) -> bytes:

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from aiohttp import ClientSession
-from tests.platforms.webhook.webhook_peers import free_port
 
 from talaria.contracts.platform import Button, Content
 from talaria.contracts.setup import NetworkTrial
@@ -21,6 +20,7 @@ from talaria.platforms.whatsapp.settings import WhatsAppSecrets, WhatsAppSetting
 from talaria.platforms.whatsapp.setup import SETUP
 from talaria.testing.far_side import WebhookFarSide
 from talaria.testing.platform_suite import PlatformSuite, VisibleMessage, next_incoming
+from talaria.testing.system_servers import free_port
 from talaria.testing.wait import until
 from talaria.testing.whatsapp_server import NUMBER_ID, WhatsAppServer, whatsapp_server
 

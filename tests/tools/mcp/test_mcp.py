@@ -17,13 +17,13 @@ import pytest
 from msgspec import Struct
 from tests.app import warm_program
 from tests.app.warm_program import WarmProcess
-from tests.platforms.webhook.webhook_peers import free_port
 from tests.tools.mcp.warm_servers import KITCHEN, server_of
 from tests.tools.tool_calls import call_from
 from tests.tools.web.web_server import web_server
 
 from talaria.contracts.tool import Effect, Tool, ToolOutput
 from talaria.core.errors import ToolFailed
+from talaria.testing.system_servers import free_port
 from talaria.testing.wait import LIMIT, until
 from talaria.tools.mcp.session_servers import McpServers
 from talaria.tools.mcp.settings import McpServer

@@ -20,6 +20,7 @@ from talaria.contracts.sandbox import Sandbox, SandboxPolicy
 from talaria.contracts.tool import Call, ToolOutput
 from talaria.core.ids import SessionId
 from talaria.settings.environment import process_environment
+from talaria.testing.system_servers import free_port
 from talaria.testing.wait import LIMIT
 from talaria.tools.code.tool import ExecuteCode, ExecuteCodeArguments
 from talaria.tools.output import FullOutputs
@@ -198,9 +199,7 @@ def running_sshd() -> Iterator[tuple[SshHost, Path]]:
     with new_folder() as root:
         for name in ("host", "user"):
             subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", root / name], check=True)
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
+        port = free_port()
         key = (root / "host.pub").read_text().split()[:2]
         (root / "known_hosts").write_text(f"[127.0.0.1]:{port} {' '.join(key)}\n")
         (root / "sshd_config").write_text(
