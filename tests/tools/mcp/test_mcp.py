@@ -27,6 +27,7 @@ from talaria.testing.system_servers import free_port
 from talaria.testing.wait import LIMIT, until
 from talaria.tools.mcp.session_servers import McpServers
 from talaria.tools.mcp.settings import McpServer
+from talaria.tools.mcp.transport import run_server
 
 SERVER = Path(__file__).with_name("mcp_server.py")
 
@@ -266,6 +267,22 @@ async def test_cancelled_connection_attempt_ends_at_once(tmp_path: Path) -> None
         serving.cancel()
         done, _ = await asyncio.wait([serving], timeout=LIMIT)
         assert done, f"cancelled after {steps} steps"
+
+
+async def test_stubborn_program_is_gone_when_its_connection_was_cancelled_at_the_end(tmp_path: Path) -> None:
+    pid_file = tmp_path / "pid"
+    script = "trap '' TERM; cat > /dev/null; echo $$ > pid.new; mv pid.new pid; exec sleep 600"
+    stubborn = McpServer(name="stubborn", command="sh", args=("-c", script), folder=str(tmp_path))
+
+    async def connect() -> None:
+        async with run_server(stubborn, tmp_path / "log", lambda _: None):
+            pass
+
+    connection = asyncio.ensure_future(connect())
+    await until(pid_file.exists)  # its input has ended
+    connection.cancel()
+    await asyncio.wait([connection])
+    assert not is_alive(int(pid_file.read_text()))
 
 
 async def test_program_that_ends_is_reported_with_its_last_message(tmp_path: Path) -> None:

@@ -279,11 +279,11 @@ async def _end(process: asyncio.subprocess.Process) -> None:
                     return
             except TimeoutError:
                 _send_signal(process, number)
+    finally:
+        _send_signal(process, signal.SIGKILL)
         with suppress(TimeoutError):
             async with asyncio.timeout(_TO_END):
                 await _wait_for_end(process)
-    finally:
-        _send_signal(process, signal.SIGKILL)
 
 
 async def _wait_for_end(process: asyncio.subprocess.Process) -> None:
