@@ -30,17 +30,9 @@ _TITLE = (
 
 
 _SUMMARY_TOKENS = 2_000
-
-
 _TITLE_TOKENS = 40
-
-
 _TITLE_LENGTH = 80
-
-
 _PART_LENGTH = 4_000
-
-
 _UNKNOWN = ModelInfo(name="", known=False)
 
 

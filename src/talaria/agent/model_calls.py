@@ -45,8 +45,6 @@ CONTINUE = (
 _BYTES_PER_TOKEN = 3
 _MILLION = 1_000_000
 DEADLINE_EXCEEDED = "the model took too long over all attempts"
-
-
 MIN_OVERLAP = 16
 
 

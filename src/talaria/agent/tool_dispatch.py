@@ -27,17 +27,9 @@ INTERRUPTED_TWICE = (
 
 
 STOPPED = "Stopped by the person before it finished; its outcome is unknown."
-
-
 _MAX_TEXT = 50_000
-
-
 _MAX_SOURCE = 300
-
-
 _MARK = "untrusted_content"
-
-
 log = logging.getLogger(__name__)
 
 
@@ -214,11 +206,7 @@ def _truncate(text: str) -> str:
 
 
 _WARN_AT = 3
-
-
 _END_AT = 5
-
-
 _ADVICE = "\n\nThis exact call has failed {count} times. Try something else, or say what is blocking you."
 
 

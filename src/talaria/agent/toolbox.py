@@ -14,11 +14,7 @@ from talaria.core.errors import ToolFailed
 from talaria.core.messages import ToolCall
 
 _NOISE = ("title", "default", "$defs")
-
-
 _NULL = {"type": "null"}
-
-
 _CACHE_SIZE = 256  # schemas; sessions share most of their tools
 
 
@@ -71,8 +67,6 @@ def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 _FENCE = r"(?s)\A```\w*\n(.*?)\n?```\Z"
-
-
 _STRING_OR_LAST_COMMA = r"""("(?:[^"\\]|\\.)*+"?)|,(?=\s*[}\]])"""
 
 

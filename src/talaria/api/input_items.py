@@ -13,8 +13,6 @@ from talaria.core.messages import File, Image, Message, Part, Text, ToolCall, To
 from talaria.http.errors import Problem, make_unsupported
 
 Metadata = dict[str, str]
-
-
 _PART = {
     "type": "object",
     "required": ["type"],
@@ -41,8 +39,6 @@ _ITEM = {
 
 
 InputItem = Annotated[Raw, Meta(description="A message or a tool call.", extra_json_schema=_ITEM)]
-
-
 Input = Annotated[
     str | list[InputItem], Meta(description="The input: text, or a list of items that ends with a user message.")
 ]

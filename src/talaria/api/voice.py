@@ -35,8 +35,6 @@ _INSTRUCTIONS = (
 )
 _LATER = "That takes a little longer. I'll send you the answer."
 _NO_HOME = "That takes longer than I can wait here. Ask me again in a minute."
-
-
 LATE_ANSWER = NamedValue("late_answer", str)  # question whose answer will be sent, by its id
 
 

@@ -22,8 +22,6 @@ def parse_count(context: CommandContext, *, default: int, maximum: int) -> int:
 
 
 _MARKDOWN_CHARACTERS = re.compile(r"([\\`*_{}\[\]<>#|~])")
-
-
 _LONGEST_LINE = 120
 
 

@@ -16,11 +16,7 @@ from talaria.runtime.delegation.task_store import Delegation, ask_to_stop, list_
 from talaria.runtime.workers import is_gateway_alive
 
 _LONGEST_QUOTE = 60
-
-
 _STOP = "stop"
-
-
 _BROWSER_ACTIONS = {
     "takeover": "use the browser yourself, for example to log in",
     "handback": "let the agent continue",
@@ -181,14 +177,8 @@ _ACTION_HELP = {
 
 
 _NO_JOBS = "Nothing is scheduled. `/cron add every monday 9:00 water the plants` adds a job."
-
-
 _NO_GATEWAY = "No gateway is running, so jobs won't start. Run `talaria gateway start`."
-
-
 _PROMPT_LIMIT = 80
-
-
 _OUTPUT_LIMIT = 500
 
 

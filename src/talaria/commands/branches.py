@@ -190,8 +190,6 @@ RETRY = Command(
 
 
 _LONGEST_QUOTE = 80
-
-
 _MAX_EXCHANGES = 1_000
 
 
@@ -224,17 +222,9 @@ UNDO = Command(
 
 
 _MAX_LISTED = 20
-
-
 _MAX_PATHS = 12
-
-
 _MAX_DIFF = 12_000
-
-
 _LONGEST_LABEL = 80
-
-
 _CHOICES = ("Restore, and overwrite those edits", "Restore the other files", "Cancel")
 
 

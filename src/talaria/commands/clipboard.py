@@ -24,8 +24,6 @@ def find_code_blocks(text: str) -> list[str]:
 
 
 CODE = "code"
-
-
 _RECENT_MESSAGES = 200
 
 

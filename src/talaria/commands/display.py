@@ -40,8 +40,6 @@ FOOTER = Command(
 
 
 AUTO_THEME = "auto"
-
-
 THEME_HELP = {
     AUTO_THEME: "match the terminal",
     "dark": "for a dark background",

@@ -11,8 +11,6 @@ from msgspec import Struct
 from talaria.contracts.stores.sessions import Viewer
 
 MemoryKind = Literal["memory", "user"]
-
-
 MEMORY_KINDS: tuple[MemoryKind, ...] = ("memory", "user")
 
 

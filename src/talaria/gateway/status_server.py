@@ -73,26 +73,12 @@ def render_metrics(gateway: GatewaySupervisor, loop_lag: LoopLag, waiting: Mappi
 
 
 T = TypeVar("T")
-
-
 _HOST = "127.0.0.1"
-
-
 _ALLOWED_HOSTS = {_HOST, "localhost", ""}
-
-
 _STORE_SECONDS = 1.0
-
-
 _CONNECTION_SECONDS = 5.0
-
-
 _MAX_CONNECTIONS = 32
-
-
 _MAX_REQUEST = 8 * 1024
-
-
 log = logging.getLogger(__name__)
 
 

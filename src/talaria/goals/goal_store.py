@@ -36,20 +36,10 @@ from talaria.runtime.turns import make_arrival
 
 KIND = "goal"
 GOALS = "goals"  # topic notified when a goal was changed
-
-
 ACTIVE_GOAL = SessionValue("active_goal", bool)  # of the goals that need a follower
-
-
 LOW_PRIORITY = -1
-
-
 _PAGE_SIZE = 1_000
-
-
 _encode = msgspec.json.Encoder().encode
-
-
 _decode_judged = msgspec.json.Decoder(JudgedTurn).decode
 
 

@@ -16,8 +16,6 @@ from talaria.core.formatting import format_age, pluralize
 from talaria.core.ids import new_id
 
 LAST_END = "last-end.json"
-
-
 _MARKS = "gateway-*.running"
 
 
@@ -53,8 +51,6 @@ class ShutdownReport(Struct, frozen=True, kw_only=True):
 
 
 _encode = msgspec.json.Encoder().encode
-
-
 _decode = msgspec.json.Decoder(ShutdownReport).decode
 
 

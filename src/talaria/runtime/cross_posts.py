@@ -25,11 +25,7 @@ from talaria.sessions.keys import build_session_key, list_user_ids, resolve_owne
 from talaria.sessions.transcript_export import is_mirrored
 
 _LOCK_DURATION = timedelta(seconds=5)
-
-
 _MAX_SESSIONS = 50
-
-
 _MAX_COPIED_MESSAGES = 10
 
 

@@ -406,8 +406,6 @@ def _add_new(stored: Sequence[Grant], new: Sequence[Grant]) -> list[Grant]:
 
 
 log = logging.getLogger(__name__)
-
-
 QUESTIONS = "questions"  # topic notified when a question is asked or closed
 _OUTSIDE_LIFE = timedelta(minutes=10)  # of a question outside of turns, whose process may be gone
 

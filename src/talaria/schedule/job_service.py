@@ -26,8 +26,6 @@ from talaria.schedule.recurrence import describe_schedule, format_moment, list_n
 
 _PREVIEWED = 5
 NO_GATEWAY = "No gateway is running, so jobs won't start. Start one with `talaria gateway start`."
-
-
 NO_HOME_CHAT = "There is no home chat, so its reports go nowhere. Send `/sethome` in the chat you want to use."
 
 

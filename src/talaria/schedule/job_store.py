@@ -133,8 +133,6 @@ class PendingRun(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 PENDING_RUN = NamedValue("job_run", PendingRun)
-
-
 _decode_plan = msgspec.json.Decoder(JobSpec).decode
 
 

@@ -139,8 +139,6 @@ class Calendar(Struct, frozen=True, tag="calendar"):
 
 
 Schedule = Once | Every | Calendar
-
-
 _decoder: msgspec.json.Decoder[Schedule] = msgspec.json.Decoder(Schedule)
 
 

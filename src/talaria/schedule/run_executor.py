@@ -31,11 +31,7 @@ from talaria.schedule.due_runs import JobReport, Networks, places, send_report
 from talaria.schedule.job_store import PENDING_RUN, PendingRun, note_change
 
 SCRIPT_INTERRUPTED = "The script was interrupted when the program ended. Its outcome is unknown."
-
-
 STOPPED = "It was stopped before it had an answer."
-
-
 _MARKUP = " \t\r\n*_`>"
 
 
@@ -92,14 +88,8 @@ def _describe_exit(ran: ShellResult) -> str:
 
 
 LEASE = timedelta(seconds=15)
-
-
 _MAX_TRIES = 5
-
-
 _MAX_OUTPUT = 20_000
-
-
 log = logging.getLogger(__name__)
 
 

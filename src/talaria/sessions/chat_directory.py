@@ -53,11 +53,7 @@ def write_voice_choice(tx: Transaction, address: Address, chosen: bool | None) -
 
 
 _REFRESH_INTERVAL = timedelta(minutes=10)
-
-
 _MAX_LISTED = 10
-
-
 _THREAD = re.compile(r"(.+?):(\d[\d.]*|\$\S+)")
 
 

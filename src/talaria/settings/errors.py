@@ -8,8 +8,6 @@ from msgspec import Struct
 from talaria.core.errors import TalariaError
 
 _MIN_SIMILARITY = 0.75  # of 1: `levl` is like `level` (0.89), `here` is not like `theme` (0.67)
-
-
 _MOST_LISTED = 40
 
 

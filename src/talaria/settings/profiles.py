@@ -28,17 +28,9 @@ class Identity(Struct, frozen=True, kw_only=True):
 
 
 _PROJECT_FOLDER = ".talaria"
-
-
 PROJECT_FILES = (f"{_PROJECT_FOLDER}/commands", f"{_PROJECT_FOLDER}/skills")
-
-
 _MAX_FILES = 2_000
-
-
 _MAX_BYTES = 20_000_000
-
-
 _decode = msgspec.json.Decoder(dict[str, str]).decode
 
 
@@ -135,8 +127,6 @@ def _list_files(root: Path) -> Iterator[Path]:
 
 
 DEFAULT_NAME = "default"
-
-
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
 
 

@@ -27,20 +27,10 @@ class Setting(Struct, frozen=True):
 
 
 Key = tuple[str, ...]
-
-
 ANY_NAME = "<name>"
-
-
 VARIABLE_PREFIX = "TALARIA__"
-
-
 _BARE = r"[A-Za-z0-9_-]+"
-
-
 _PART = r"\"[^\"]*\"|'[^']*'|[^.]+"
-
-
 _NOT_IN_VARIABLES = r"[^A-Z0-9_]"
 
 

@@ -68,8 +68,6 @@ NETWORK = frozenset({
 
 
 PRINTING_PROGRAMS = frozenset(("echo", "printf", ":", "true", "false"))
-
-
 HARMLESS = PRINTING_PROGRAMS | frozenset(
     {
     "cd", "pwd", "ls", "cat", "head", "tail", "wc", "date", "whoami", "uname", "test", "[", "[[", "grep", "rg",
@@ -115,11 +113,7 @@ _RUNS_BY_GIT = re.compile(
 
 
 _OPENS_HOST = re.compile(r"--privileged|(?:-v=?|--volume=|--mount=.*source=)?/(?:etc|home|root|var)?:")
-
-
 _SHUTDOWN_PROGRAMS = frozenset({"shutdown", "reboot", "halt", "poweroff", "init", "telinit"})
-
-
 _SERVICE_QUERIES = frozenset({
     "status", "show", "list-units", "list-unit-files", "is-active", "is-enabled", "is-failed", "cat", "help",
 })  # fmt: skip
@@ -159,11 +153,7 @@ _WRITES_ALL_ARGUMENTS = frozenset({
 
 
 _WRITES_ALL_BUT_FIRST = frozenset({"chmod", "chown", "chgrp"})
-
-
 _WRITES_LAST_ARGUMENT = frozenset({"cp", "ln", "install", "rsync", "scp", "link"})
-
-
 _OUTPUT_OPTIONS = {
     "curl": ("-o", "--output", "--output-dir"), "wget": ("-O", "-P", "--output-document", "--directory-prefix"),
     "tar": ("-C", "--directory"), "unzip": ("-d",), "cp": ("-t", "--target-directory"),

@@ -371,8 +371,6 @@ class StreamError(_NumberedEvent, tag="error"):
 
 
 ResponseEnd = Completed | Failed | Incomplete
-
-
 ResponseEvent = (
     Created
     | Queued

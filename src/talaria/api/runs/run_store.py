@@ -146,8 +146,6 @@ class RunResult(Struct, frozen=True):
 
 
 _decode_order = msgspec.json.Decoder(RunOptions).decode
-
-
 RUN_RESULT = SessionValue("run_result", RunResult)  # by run
 
 

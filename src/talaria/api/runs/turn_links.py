@@ -38,14 +38,8 @@ def lock_reports(tx: Transaction, session_id: SessionId) -> None:
 
 
 _PAGE = 1000
-
-
 _encode = msgspec.json.Encoder().encode
-
-
 _decode_call = msgspec.json.Decoder(CallRecord).decode
-
-
 _decode_result = msgspec.json.Decoder(ToolResult).decode
 
 

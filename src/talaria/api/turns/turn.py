@@ -96,8 +96,6 @@ class TurnEventQueue:
 
 
 OnTurnStart = Callable[[Transaction, SessionId], None]
-
-
 OnTurnEnd = Callable[[Transaction, TurnResult], None]
 
 

@@ -119,14 +119,8 @@ async def run_boot(
 
 
 _NETWORK_POLL_SECONDS = 0.5
-
-
 BackgroundService = Callable[[], Coroutine[Any, Any, None]]
-
-
 log = logging.getLogger(__name__)
-
-
 _SURFACE = (
     "You are in a chat on {platform}. Keep answers short enough to read there, in simple Markdown. Nobody is at a"
     " terminal."

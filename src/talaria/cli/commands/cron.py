@@ -106,14 +106,8 @@ def _add_job_options(parser: argparse.ArgumentParser) -> None:
 
 
 _OUTPUT_LIMIT = 60
-
-
 _SOURCE_VARIABLE = "TALARIA_SESSION_SOURCE"
-
-
 _ASKER = JobRequester(everyone=True)
-
-
 _JOBS_NOT_STARTED = (
     "No gateway is running, so jobs won't start. Run `talaria gateway start`, or have the "
     "system's cron call `talaria cron run-due` every minute."

@@ -15,8 +15,6 @@ from talaria.platforms.discord.receiver import Event
 from talaria.platforms.discord.wire import ANNOUNCEMENTS, DIRECT, FORUMS, Channel, Guild, Role, parse
 
 _MOST_CHANNELS = 5000
-
-
 _CHANNEL_EVENTS = frozenset({"CHANNEL_CREATE", "CHANNEL_UPDATE", "THREAD_CREATE", "THREAD_UPDATE"})
 
 
@@ -70,11 +68,7 @@ class ChannelDirectory:
 
 
 _ARCHIVE_AFTER_MINUTES: Literal[10080] = 10080
-
-
 _NO_MENTIONS: Payload = {"parse": []}
-
-
 log = logging.getLogger(__name__)
 
 

@@ -16,8 +16,6 @@ NO_AUTHSERV_ID = "none"  # Microsoft's servers write their results without an id
 _ADDRESS = re.compile(r"[^\s@<>(),;:\"\\\[\]]{1,64}@[^\s@<>(),;:\"\\\[\]]{1,255}")
 _GOOGLE_TOKENS = "https://oauth2.googleapis.com/token"
 _MICROSOFT_TOKENS = "https://login.microsoftonline.com/common/oauth2/v2.0/token"
-
-
 SECRETS = {
     "password": "EMAIL_PASSWORD",
     "refresh_token": "EMAIL_REFRESH_TOKEN",

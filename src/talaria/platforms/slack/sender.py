@@ -24,8 +24,6 @@ from talaria.platforms.slack.settings import SlackSettings
 from talaria.platforms.slack.threads import JoinedThreads
 
 _MOST_KEYS = 500
-
-
 _HISTORY_LIMIT = 100
 
 
@@ -92,17 +90,9 @@ def _file_name(file: File | Image) -> str:
 
 
 T = TypeVar("T")
-
-
 _MOST_POSTS = 2000
-
-
 _KEY_LIMIT = 200
-
-
 _EVENT = "talaria_message"
-
-
 log = logging.getLogger(__name__)
 
 

@@ -125,11 +125,7 @@ def _limit_entities(entities: list[Entity]) -> list[Entity]:
 
 # Wider tables wrap on a phone, and lose their columns.
 MAX_TABLE_WIDTH = 44
-
-
 _SPACE = re.compile(r"\s+")
-
-
 _BOLD = Style("bold")
 
 
@@ -187,26 +183,12 @@ def _width(text: str) -> int:
 
 
 _PARSER = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
-
-
 _MARKS = {"strong_open": Style("bold"), "em_open": Style("italic"), "s_open": Style("strikethrough")}
-
-
 _EXCLUDES_OTHERS = frozenset({"code", "pre"})
-
-
 _SCHEMES = frozenset({"http", "https", "tg", "ton"})
-
-
 _RULE = "———"
-
-
 _TASKS = {"[ ] ": "☐ ", "[x] ": "☑ ", "[X] ": "☑ "}
-
-
 _LANGUAGE = re.compile(r"[\w+#.-]{1,30}")
-
-
 _LEAVES = frozenset({"paragraph_open", "heading_open", "fence", "code_block", "hr", "table_open"})
 
 

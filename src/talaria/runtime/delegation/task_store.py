@@ -25,8 +25,6 @@ from talaria.sessions.preferences import read_preferences, write_preferences
 
 SOURCE = "delegate"
 _BACKGROUND = "background:"
-
-
 DELEGATIONS = "delegations"  # topic notified when a background delegation is started or stopped
 
 
@@ -70,8 +68,6 @@ class Delegation(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 _encode = msgspec.json.Encoder().encode
-
-
 _decode = msgspec.json.Decoder(Delegation).decode
 
 

@@ -47,8 +47,6 @@ class FeedChunk(Struct, frozen=True):
 
 
 _encode = msgspec.json.Encoder().encode
-
-
 _decoder = msgspec.json.Decoder(FeedChunk)
 
 
@@ -109,11 +107,7 @@ def _truncate(event: FeedEvent) -> FeedEvent:
 
 
 _BATCH_WINDOW = 0.08
-
-
 _CLOSE_TIMEOUT = 1.0
-
-
 log = logging.getLogger(__name__)
 
 

@@ -45,8 +45,6 @@ class DelegationSettings(Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 _HOURS = r"([01]?\d|2[0-3]):([0-5]\d)-([01]?\d|2[0-3]):([0-5]\d)"
-
-
 _EVERY = r"(?:[1-9]\d{0,3}[mhd])?"
 
 

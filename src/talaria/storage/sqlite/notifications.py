@@ -21,14 +21,8 @@ if TYPE_CHECKING:  # loaded only for long-lived subscriptions
 
 
 _MIN_PAUSE = 0.0005
-
-
 _AWAKE_SECONDS = 5.0
-
-
 _AWAKE_AFTER_COMMIT = 0.1
-
-
 _MAX_MISSED = 3
 
 
@@ -71,20 +65,10 @@ class PollSchedule:
 
 
 log = logging.getLogger(__name__)
-
-
 _POLL_INTERVAL = 0.04
-
-
 _RETRY_SECONDS = 1.0
-
-
 _WATCH_AFTER = 2.0
-
-
 _WATCH_TIMEOUT = 1.0  # seconds between polls while the watch reports nothing
-
-
 _NOTIFICATIONS_AFTER = "SELECT topic, seq FROM notifications WHERE seq > ? ORDER BY seq"
 
 

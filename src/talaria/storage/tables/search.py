@@ -135,8 +135,6 @@ class _SeparatedCharacters(dict[int, str]):
 
 _PLAIN = _PlainCharacters()
 _SEPARATED = _SeparatedCharacters()
-
-
 MarkMatches = Callable[[Sequence[str], ParsedQuery], list[str]]  # snippets of texts, with matching words marked
 
 

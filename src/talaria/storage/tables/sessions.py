@@ -167,8 +167,6 @@ def build_visibility(viewer: Viewer | None) -> list[tuple[str, Value]]:
 
 
 _USAGE = structs.fields(Usage)
-
-
 _SESSION = (
     "id, parent_id, parent_seq, source, owner, audience, title, model, created_at, updated_at, archived_at, last_seq, "
     + ", ".join(field.name for field in _USAGE)

@@ -13,11 +13,7 @@ from talaria.core.errors import Rejected
 from talaria.core.messages import File, Image
 
 LONGEST_LINE = 64 * 1024 * 1024
-
-
 Operation = Literal["login", "receive", "receiving", "post", "edit", "typing", "react", "fetch", "thread"]
-
-
 FaultKind = Literal[
     "refuse", "slow_down", "unreachable", "bad_credentials", "hang", "disconnect", "lose_answer", "delay"
 ]  # fmt: skip
@@ -166,8 +162,6 @@ class ReadRecords(Struct, frozen=True, tag="look", tag_field="do"):
 
 
 AccountRequest = Receive | Post | Edit | ShowTyping | React | Fetch | MakeThread
-
-
 Request = Login | Confirm | AccountRequest | Say | SetFaults | Drop | ReadRecords
 
 
@@ -198,14 +192,8 @@ class Beat(Struct, frozen=True, tag="beat", tag_field="is"):
 
 
 Answer = Done | Failed | Arrived | Beat
-
-
 _encode = msgspec.json.Encoder().encode
-
-
 _requests: msgspec.json.Decoder[Request] = msgspec.json.Decoder(Request)
-
-
 _answers: msgspec.json.Decoder[Answer] = msgspec.json.Decoder(Answer)
 
 

@@ -18,11 +18,7 @@ if TYPE_CHECKING:  # loaded when skills have been installed
 HEAD = "SKILL.md"
 RECORDS = ".installed.json"
 SIZE_LIMIT = 60_000  # characters of one file
-
-
 DESCRIPTION_LIMIT = 1_024
-
-
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
 
@@ -87,11 +83,7 @@ def check_size(text: str) -> None:
 
 
 INDEX_LIMIT = 4_000  # characters
-
-
 _LINE_LIMIT = 160
-
-
 _FILES_SHOWN = 100
 
 

@@ -68,17 +68,9 @@ async def edit_text(text: str, environment: Mapping[str, str]) -> str:
 
 
 _SURFACE = "You are in a terminal that shows Markdown: headings, lists, tables and highlighted code."
-
-
 _PRELOADED_LANGUAGES = ("python", "bash")
-
-
 _OBJECTS_BETWEEN_COLLECTIONS = 5_000
-
-
 _FRAME_SECONDS = 0.05
-
-
 _POLL_SECONDS = 5.0
 
 

@@ -16,8 +16,6 @@ from talaria.goals.goal_store import format_goal_badge
 from talaria.runtime.turns import MIRROR
 
 _WARNING_PERCENT = 80
-
-
 _GATEWAY = "gateway"
 
 

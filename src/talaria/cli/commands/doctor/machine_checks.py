@@ -25,11 +25,7 @@ FIRST_PYTHON, LAST_PYTHON = (3, 11), (3, 13)
 
 
 FIRST_SQLITE = (3, 51, 3)  # earlier versions could lose commits when two connections reset the write-ahead log at once
-
-
 _NOT_REPORTED = ("all",)  # the sum of the others
-
-
 _REQUIREMENT = re.compile(r"""([\w.-]++).*;\s*extra\s*==\s*['"]([\w-]+)['"]""")
 
 

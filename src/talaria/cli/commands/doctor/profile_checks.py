@@ -97,14 +97,8 @@ def _check_key(name: str, secrets: Secrets) -> Finding:
 
 
 _MEGABYTE = 1_000_000
-
-
 _GIGABYTE = 1000 * _MEGABYTE
-
-
 _MAX_PATHS = 50_000
-
-
 _FIX = "`talaria doctor --fix` does this for you."
 
 

@@ -174,8 +174,6 @@ class ToolsSection:
 
 
 Section = ModelSection | ChatSection | ToolsSection
-
-
 _SECTION_TYPES: dict[str, Callable[[SetupContext], Section]] = {
     "model": ModelSection,
     "chat": ChatSection,

@@ -15,8 +15,6 @@ from talaria.settings.profiles import Profile
 from talaria.settings.secrets import KNOWN_SECRETS, mask
 
 SECTIONS = ("model", "chat", "tools")
-
-
 _FILE = "setup.json"
 _LAST_ENGINE = "duckduckgo"
 

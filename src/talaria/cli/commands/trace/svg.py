@@ -23,8 +23,6 @@ from talaria.core.messages import Usage
 from talaria.observability.trace import ModelSpan, NumberedTurn, SessionTrace, Span, ToolSpan, TurnTrace
 
 _MOST_TICKS = 8
-
-
 _SHORTEST = 0.001
 
 
@@ -93,8 +91,6 @@ _CHARACTER, _MARGIN, _WORTH_CUTTING = 6.3, 6, 6
 
 
 _NOT_IN_XML = re.compile("[\ufffe\uffff]")
-
-
 _LEGEND = (
     ("wait", "model, before the first text"),
     ("model", "model, answering"),
