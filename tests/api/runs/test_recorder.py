@@ -2,17 +2,20 @@
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import closing
 from datetime import UTC, datetime
 
+import psycopg
 import pytest
 from tests.runtime.scripted_runner import run_pending_turns
+from tests.storage.engines import StoreLocation
 
 from talaria.api.front_door import ApiCaller
 from talaria.api.runs.events import RunCompleted, RunEvent, RunStopped, decode_event, make_stream_name
 from talaria.api.runs.recorder import RunRecorder
 from talaria.api.runs.run_store import RunStart, begin_run, end_run
 from talaria.api.runs.runner import reconcile_run
-from talaria.api.runs.turn_links import find_resume_point
+from talaria.api.runs.turn_links import StreamPosition, find_resume_point, link_turn
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.responses import ApiRun
 from talaria.contracts.turns import ModelStep
@@ -30,6 +33,10 @@ from talaria.core.events import (
 from talaria.core.ids import SessionId
 from talaria.core.messages import Message, Part, Text, ToolCall, ToolResult, Usage
 from talaria.runtime.turn_log import TurnRecorder
+from talaria.storage.postgres.connection import PostgresConnection
+from talaria.storage.postgres.open import PostgresOptions, open_postgres
+from talaria.testing.clock import SettableClock
+from talaria.testing.wait import until
 
 _CALL = ToolCall("call_1", "terminal", "{}")
 _RESULT = ToolResult("call_1", "seen")
@@ -126,6 +133,39 @@ async def test_events_of_an_interrupted_turn_are_stored_completely_and_once(
     after = await store.read(lambda tx: tx.runs.get(run.id))
     assert after is not None
     assert after.state == "completed"
+
+
+async def test_end_of_a_turn_waits_for_the_record_of_its_resumption(
+    pooled_postgres_location: StoreLocation, clock: SettableClock
+) -> None:
+    store = pooled_postgres_location.open_store(clock)
+    try:
+        run = await _begin(store)
+        await _run_first_half(store, run, await _recorder(store, run.session_id), are_stored=True)
+        point = await store.read(lambda tx: find_resume_point(tx, run.session_id))
+        assert point is not None
+
+        def resume(tx: Transaction) -> StreamPosition | None:
+            return link_turn(tx, run.session_id, point.turn_id, "new recorder", point)
+
+        options = PostgresOptions(pooled_postgres_location.schema, clock=clock)
+        with (
+            closing(open_postgres(pooled_postgres_location.address, options)) as first,
+            closing(open_postgres(pooled_postgres_location.address, options)) as second,
+            psycopg.connect(pooled_postgres_location.address, autocommit=True) as raw,
+        ):
+            assert isinstance(second.connection, PostgresConnection)
+            is_blocked = "SELECT 1 FROM pg_stat_activity WHERE pid = %s AND wait_event_type = 'Lock'"
+            pid = second.connection.raw.info.backend_pid
+            first.connection.begin(write=True)
+            assert resume(first.connection.tables) is not None
+            async with asyncio.TaskGroup() as group:
+                ending = group.create_task(asyncio.to_thread(second.write, resume))
+                await until(lambda: raw.execute(is_blocked, (pid,)).fetchone() or ending.done())
+                first.connection.commit()
+        assert _summarise(await _stored_events(store)).count("turn.resumed") == 1
+    finally:
+        await store.close()
 
 
 async def test_a_replaced_recorder_records_nothing_more(store: Store) -> None:

@@ -99,25 +99,25 @@ def link_turn(
     ``resume_point`` is where it was interrupted before, if it was. Only the holder of the session's lease may call
     this.
     """
+    run_id = _find_run_id(tx, session_id, turn_id)
+    if not run_id:
+        return None
+    last = tx.events.append(make_stream_name(run_id), ())  # locks out other writers, which may have linked the turn
     link = read_link(tx, session_id)
     if link is not None and link.turn_id == turn_id:
         if not link.record:
             return None
         if link.record != record:
-            told = tuple(_iterate_reported(tx, link.run_id, link.first))
+            told = tuple(_iterate_reported(tx, run_id, link.first))
             return _resume_turn(tx, session_id, link, told, record, resume_point or ResumePoint(turn_id, 0, 0))
-        before = tuple(_iterate_reported(tx, link.run_id, link.first, link.base))
-        return StreamPosition(link.run_id, link.base, before, resumed=bool(before))
-    run = _find_run(tx, session_id, link)
-    if run is None:
-        return None
-    first = tx.events.append(make_stream_name(run.id), ())
-    tx.runs.move(run.id, "running")
-    fresh = TurnLink(turn_id, run.id, record, first, first)
+        before = tuple(_iterate_reported(tx, run_id, link.first, link.base))
+        return StreamPosition(run_id, link.base, before, resumed=bool(before))
+    tx.runs.move(run_id, "running")
+    fresh = TurnLink(turn_id, run_id, record, last, last)
     if resume_point is not None and resume_point.turn_id == turn_id:  # before any of its text was written
         return _resume_turn(tx, session_id, fresh, (), record, resume_point)
     _write_link(tx, session_id, fresh)
-    return StreamPosition(run.id, first)
+    return StreamPosition(run_id, last)
 
 
 def close_link(tx: Transaction, session_id: SessionId) -> None:
@@ -211,13 +211,16 @@ def _get_text(message: Message) -> str:
     return "".join(part.text for part in message.parts if isinstance(part, Text))
 
 
-def _find_run(tx: Transaction, session_id: SessionId, link: TurnLink | None) -> ApiRun | None:
-    """Return the run whose message a turn has taken, otherwise the one waiting for its background work."""
+def _find_run_id(tx: Transaction, session_id: SessionId, turn_id: TurnId) -> str:
+    """Return the run that a turn is linked to, whose message it has taken, or that waits for its background work."""
+    link = read_link(tx, session_id)
+    if link is not None and link.turn_id == turn_id:
+        return link.run_id
     open_runs = [run for run in tx.runs.open() if run.session_id == session_id]
-    said = next((run for run in open_runs if run.state == "queued" and is_message_stored(tx, run)), None)
-    if said is not None or link is None:
-        return said
-    return next((run for run in open_runs if run.id == link.run_id), None)
+    for run in open_runs:
+        if run.state == "queued" and is_message_stored(tx, run):
+            return run.id
+    return link.run_id if link is not None and any(run.id == link.run_id for run in open_runs) else ""
 
 
 def _iterate_reported(tx: Transaction, run_id: str, after: int, last_seq: int = 2**62) -> Iterator[RunEvent]:
