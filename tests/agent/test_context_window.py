@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.agent.agent_fixture import Echo, open_agent_session
 
-from talaria.agent.context_window import ContextWindow, Summary, WindowMemory, estimate_tokens, list_open_calls
+from talaria.agent.context_window import ContextWindow, WindowMemory, estimate_tokens, list_open_calls
 from talaria.contracts.provider import ModelInfo
 from talaria.contracts.stores.sessions import StoredMessage
+from talaria.contracts.turns import Summary
 from talaria.core.errors import ProviderOverloaded, TalariaError
 from talaria.core.events import Noticed, TurnAnswered, TurnEvent, TurnFailed
 from talaria.core.ids import SessionId

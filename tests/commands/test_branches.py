@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from tests.commands.command_fixture import ChatClient, open_chat_client
 
-from talaria.agent.context_window import Summary
 from talaria.contracts.stores.sessions import Session, SessionFilter
+from talaria.contracts.turns import Summary
 from talaria.core.addresses import Address
 from talaria.core.events import ApprovalAsked
 from talaria.core.ids import SessionId

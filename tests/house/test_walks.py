@@ -24,10 +24,10 @@ class Budget(NamedTuple):
 
 
 BUDGETS = {
-    "telegram": Budget(files=61, calls=160, writes=5, reads=4),
-    "api": Budget(files=61, calls=238, writes=2, reads=6),
-    "handoff": Budget(files=80, calls=288, writes=5, reads=10),
-    "goal": Budget(files=57, calls=198, writes=7, reads=8),
+    "telegram": Budget(files=61, calls=160, writes=5, reads=2),
+    "api": Budget(files=61, calls=238, writes=2, reads=4),
+    "handoff": Budget(files=80, calls=288, writes=5, reads=8),
+    "goal": Budget(files=57, calls=198, writes=7, reads=6),
 }
 
 

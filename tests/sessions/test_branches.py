@@ -6,10 +6,11 @@ from functools import partial
 import pytest
 from tests.contracts.sample_messages import text_message, texts
 
-from talaria.agent.context_window import Summary, make_pictures_message
+from talaria.agent.context_window import make_pictures_message
 from talaria.contracts.store import Database, Transaction
 from talaria.contracts.stores.sessions import NewSession, Session, SessionChanges
 from talaria.contracts.stores.turns import Cap
+from talaria.contracts.turns import Summary
 from talaria.core.errors import NotFound
 from talaria.core.ids import SessionId
 from talaria.core.messages import Message

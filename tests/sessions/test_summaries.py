@@ -3,9 +3,9 @@
 import msgspec
 import pytest
 
-from talaria.agent.context_window import Summary
 from talaria.contracts.store import Store
 from talaria.contracts.stores.sessions import NewSession
+from talaria.contracts.turns import Summary
 from talaria.core.ids import SessionId
 from talaria.sessions.model_context import PREFIX_BREAK, StoredHistory
 

@@ -10,7 +10,6 @@ from tests.storage.test_migrations import older_store
 
 from talaria.access.api_keys import ApiKey, list_keys
 from talaria.access.pairing import PAIRING_ADDRESS, PAIRING_SALT
-from talaria.agent.context_window import Summary
 from talaria.api.completions.routes import HISTORY_DIGEST
 from talaria.api.responses.response_store import CONTINUED_RESPONSE
 from talaria.api.runs.run_store import RUN_ANSWER, RUN_RESULT, RUN_STOP, read_commands
@@ -18,6 +17,7 @@ from talaria.cli.chat.controller import WELCOMED
 from talaria.contracts.background_processes import find_process, list_process_summaries, list_processes
 from talaria.contracts.clock import SystemClock
 from talaria.contracts.store import Transaction
+from talaria.contracts.turns import Summary
 from talaria.contracts.values import SINGLE, Stored
 from talaria.core.addresses import Address
 from talaria.core.ids import SessionId, WorkerId, new_id

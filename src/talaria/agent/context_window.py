@@ -10,10 +10,9 @@ from datetime import UTC, datetime
 from typing import Protocol
 from weakref import WeakKeyDictionary
 
-from msgspec import Struct
-
 from talaria.contracts.provider import EncodingMemo, ModelInfo
 from talaria.contracts.stores.sessions import StoredMessage
+from talaria.contracts.turns import HistoryPage, Summary
 from talaria.core.errors import MalformedReply, TalariaError
 from talaria.core.events import Noticed, TurnEvent
 from talaria.core.messages import Image, Message, Text, ToolCall, ToolResult, label_message
@@ -60,13 +59,6 @@ _OPENING = (
     "session_search.]\n\n"
 )
 log = logging.getLogger(__name__)
-
-
-class Summary(Struct, frozen=True):
-    """A summary of the messages up to and including ``upto``."""
-
-    upto: int
-    text: str
 
 
 class History(Protocol):
@@ -118,9 +110,20 @@ class ContextWindow:
         self._bytes = 0
         self.full = False
 
-    async def open(self) -> "ContextView":
-        """Return what the model sees of the session as it is stored now."""
-        summary, fresh = await self._history.read(self._stored[-1].seq if self._stored else 0)
+    @property
+    def last_seq(self) -> int:
+        """The number of the last message in memory; 0 if there is none."""
+        return self._stored[-1].seq if self._stored else 0
+
+    async def open(self, page: HistoryPage | None = None) -> "ContextView":
+        """Return what the model sees of the session as it is stored now.
+
+        ``page`` was read of it just now, after what was in memory then.
+        """
+        if page is not None and page.after == self.last_seq:
+            summary, fresh = page.summary, page.messages
+        else:
+            summary, fresh = await self._history.read(self.last_seq)
         if summary != self._summary:
             fresh = [*self._stored, *fresh]
             self._reset_to(summary)

@@ -7,6 +7,7 @@ from typing import Literal, Protocol
 from msgspec import Struct
 
 from talaria.contracts.provider import ModelInfo
+from talaria.contracts.store import Transaction
 from talaria.contracts.stores.sessions import Viewer
 from talaria.contracts.stores.turns import Hold
 from talaria.contracts.tool import ChangeRecorder, Effect, ProposedAction, Questioner, Workspace
@@ -17,6 +18,9 @@ from talaria.core.session_context import SessionContext
 
 class Budget(Protocol):
     """The caps on a turn: in total, per person, session, goal or job."""
+
+    def has_caps(self, tx: Transaction) -> bool:
+        """Return whether any cap applies now."""
 
     async def reserve(self, amount: int, model: ModelInfo) -> Hold | None:
         """Reserve an amount, in millionths of a dollar, for a call of a model, or raise `OverBudget`.
@@ -30,6 +34,10 @@ class Budget(Protocol):
 
 class UnlimitedBudget:
     """Implementation of `Budget` without caps."""
+
+    def has_caps(self, tx: Transaction) -> bool:
+        """Return ``False``."""
+        return False
 
     async def reserve(self, amount: int, model: ModelInfo) -> Hold | None:
         """Reserve nothing."""

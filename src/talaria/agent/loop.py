@@ -19,6 +19,7 @@ from talaria.agent.tool_dispatch import STOPPED, ToolDispatcher
 from talaria.agent.toolbox import Toolbox
 from talaria.contracts.clock import Clock, SystemClock
 from talaria.contracts.provider import Effort, ModelInfo, ModelReasoning, ModelRequest, ModelText
+from talaria.contracts.stores.turns import Hold
 from talaria.contracts.turns import ModelStep, TurnLog
 from talaria.core.errors import ContextTooLong, MalformedReply, OverBudget, PriceUnknown, StoreError, TalariaError
 from talaria.core.events import (
@@ -145,11 +146,14 @@ class _Turn:
         self._calls: list[ToolCall] = []
         self._tokens = 0
         self._cost = 0
+        self._may_have_caps = turn.opening is None or turn.opening.has_caps
 
     async def run_to_end(self) -> TurnEnd:
-        view = self._view = await self._agent.window.open()
+        opening = self._turn.opening
+        view = self._view = await self._agent.window.open(opening.history if opening is not None else None)
         messages, self._calls = view.messages, view.open_calls
         if self._calls:
+            self._may_have_caps = True  # these calls may take long
             await self._run_calls(resumed=True)
         elif not messages or messages[-1].role not in ("user", "tool"):  # nobody waits for a reply
             return await self._end(TurnAnswered(messages[-1].text if messages else ""), None, None)
@@ -202,7 +206,7 @@ class _Turn:
         shown = self._get_view().tokens
         if self._limits.cost_microdollars and not info.has_price:
             raise PriceUnknown(info.name)
-        hold = await self._environment.budget.reserve(estimate_max_cost(request, info, shown), info)
+        hold = await self._reserve(estimate_max_cost(request, info, shown))
         try:
             answered, step = await self._stream_reply(request)
         except BaseException:
@@ -214,6 +218,13 @@ class _Turn:
         if hold is not None:
             await self._environment.budget.settle(hold, step.usage.cost_microdollars)
         return answered, step
+
+    async def _reserve(self, amount: int) -> Hold | None:
+        """Reserve an amount for a call; the first one of a turn that began without caps needs none."""
+        if not self._may_have_caps:
+            self._may_have_caps = True
+            return None
+        return await self._environment.budget.reserve(amount, self._agent.info)
 
     async def _stream_reply(self, request: ModelRequest) -> tuple[ModelAnswer, ModelStep]:
         began = time.monotonic()

@@ -35,13 +35,36 @@ class ModelStep(Struct, frozen=True, kw_only=True):
     has_price: bool = True
 
 
+class Summary(Struct, frozen=True):
+    """A summary of the messages up to and including ``upto``."""
+
+    upto: int
+    text: str
+
+
+class HistoryPage(Struct, frozen=True):
+    """The current summary of a session, and the messages after both ``after`` and its end."""
+
+    after: int
+    summary: Summary | None
+    messages: list[StoredMessage]
+
+
+class TurnOpening(Struct, frozen=True):
+    """Data that was read in the transaction that began a turn; ``history`` is ``None`` if it was long."""
+
+    history: HistoryPage | None
+    has_caps: bool
+
+
 class TurnLog(Protocol):
     """The log of one turn; each call is one transaction, durable when it returns.
 
-    Transactions keep the order of the calls.
+    Transactions keep the order of the calls. ``opening`` is what was read when the turn began, if anything was.
     """
 
     session_id: SessionId
+    opening: TurnOpening | None
 
     async def transcript(self) -> list[StoredMessage]:
         """Return the conversation so far, oldest first."""

@@ -358,9 +358,10 @@ class SessionRunner:
         """Return the current effort, and what begins a turn with it; its prompt is stored once for each effort."""
         effort, store_prompt = self._agent.manner.effort, self._options.before_first_turn
         fetched = {item: one.message for item, one in self._fetched.items()}
+        known_seq, budget = self._agent.window.last_seq, self._environment.budget
         if store_prompt is None or effort == self._stored_effort:
-            return effort, TurnStart(fetched)
-        return effort, TurnStart(fetched, lambda tx: store_prompt(tx, effort))
+            return effort, TurnStart(fetched, None, known_seq, budget)
+        return effort, TurnStart(fetched, lambda tx: store_prompt(tx, effort), known_seq, budget)
 
     def _remember_effort(self, work: NextWork, effort: Effort) -> None:
         if isinstance(work, TurnWork):

@@ -25,9 +25,13 @@ class StoredBudget:
         self._store = store
         self._caps: CapSource = caps if callable(caps) else lambda tx: caps
 
+    def has_caps(self, tx: Transaction) -> bool:
+        """Return whether any cap applies now."""
+        return bool(self._caps(tx))
+
     async def reserve(self, amount: int, model: ModelInfo) -> Hold | None:
         """Reserve an amount on every account, or raise `OverBudget` or `PriceUnknown`; without caps, write nothing."""
-        if not await self._store.read(self._caps):
+        if not await self._store.read(self.has_caps):
             return None
         if not model.has_price:
             raise PriceUnknown(model.name)

@@ -84,6 +84,7 @@ class TurnRecorder:
     ) -> None:
         self.session_id = claim.session_id
         self.work = work
+        self.opening = work.opening
         self.ended: EndedTurn | None = None
         self._turn_id = work.turn_id
         self._store = store

@@ -12,10 +12,11 @@ from typing import Any
 import msgspec
 from msgspec import Struct, structs
 
+from talaria.agent.environment import Budget, UnlimitedBudget
 from talaria.contracts.platform import Attachment
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.queues import Arrival, InboxItem, SessionClaim
-from talaria.contracts.turns import AfterCommit, TurnFollowUp, TurnListener, TurnResult
+from talaria.contracts.turns import AfterCommit, TurnFollowUp, TurnListener, TurnOpening, TurnResult
 from talaria.contracts.values import SessionValue
 from talaria.core.addresses import ReplyRoute
 from talaria.core.errors import Busy, LeaseLost
@@ -33,6 +34,7 @@ from talaria.core.messages import (
 from talaria.core.session_context import SessionContext
 from talaria.runtime.outbox import queue_turn_result
 from talaria.runtime.workers import SESSION_LEASE, is_leased, session_lease_name, take
+from talaria.sessions.model_context import read_page
 
 
 class InboxMessage(Message, frozen=True, kw_only=True):
@@ -206,6 +208,7 @@ class TurnWork(Struct, frozen=True):
     move: str = ""
     sender: str = UNKNOWN
     is_resumed: bool = False
+    opening: TurnOpening | None = None
 
 
 def turn_context(base: SessionContext, session_id: SessionId, work: TurnWork, cwd: Path) -> SessionContext:
@@ -256,11 +259,14 @@ class TurnStart(Struct, frozen=True):
     """Input of the transactions that begin turns.
 
     ``fetched`` are messages whose files were fetched, by inbox item. ``before_turn`` runs in the transaction that
-    begins or resumes a turn.
+    begins or resumes a turn. ``known_seq`` is the last message that the agent has in memory, ``budget`` that of the
+    turn.
     """
 
     fetched: FetchedMessages = {}
     before_turn: Callable[[Transaction], None] | None = None
+    known_seq: int = 0
+    budget: Budget = UnlimitedBudget()
 
 
 def claim_and_begin(
@@ -295,6 +301,8 @@ def begin_next(tx: Transaction, claim: SessionClaim, start: TurnStart) -> NextWo
             raise Busy(handoff_notice(platform))
         if start.before_turn is not None:
             start.before_turn(tx)
+        page = read_page(tx, claim.session_id, start.known_seq)
+        return structs.replace(work, opening=TurnOpening(page, start.budget.has_caps(tx)))
     return work
 
 

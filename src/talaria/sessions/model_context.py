@@ -5,13 +5,14 @@ from collections.abc import Callable
 import msgspec
 from msgspec import Struct, structs
 
-from talaria.agent.context_window import Summary
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.sessions import StoredMessage
+from talaria.contracts.turns import HistoryPage, Summary
 from talaria.contracts.values import SessionValue
 from talaria.core.ids import SessionId
 
 PREFIX_BREAK = "prefix_break"
+_PAGE_SIZE = 50  # messages; more would hold up other writers
 _encode = msgspec.json.Encoder().encode
 
 
@@ -89,6 +90,25 @@ def read_summary(tx: Transaction, session_id: SessionId) -> StoredSummary | None
     return SUMMARY.get(tx, session_id)
 
 
+def mark_shown(tx: Transaction, session_id: SessionId) -> None:
+    """Record, once, that models see the current summary from now on, which changes their prefix."""
+    stored = read_summary(tx, session_id)
+    if stored is not None and not stored.shown:
+        SUMMARY.write(tx, session_id, StoredSummary(stored.summary, shown=True))
+        record_break(tx, session_id, f"messages 1 to {stored.summary.upto} are summarised")
+
+
+def read_page(tx: Transaction, session_id: SessionId, after: int) -> HistoryPage | None:
+    """Return what `StoredHistory.read` does, in the transaction that begins a turn; ``None`` for many messages."""
+    stored = read_summary(tx, session_id)
+    covered = stored.summary.upto if stored else 0
+    messages = tx.messages.load(session_id, after=max(after, covered), limit=_PAGE_SIZE + 1)
+    if len(messages) > _PAGE_SIZE:
+        return None
+    mark_shown(tx, session_id)
+    return HistoryPage(after, stored.summary if stored else None, messages)
+
+
 class StoredHistory:
     """Implementation of `History`."""
 
@@ -100,13 +120,13 @@ class StoredHistory:
         """Return the current summary, and the messages after both ``after`` and its end."""
 
         def work(tx: Transaction) -> tuple[StoredSummary | None, list[StoredMessage]]:
-            stored = self._read_summary(tx)
+            stored = read_summary(tx, self._session_id)
             covered = stored.summary.upto if stored else 0
             return stored, tx.messages.load(self._session_id, after=max(after, covered))
 
         stored, messages = await self._store.read(work)
         if stored is not None and not stored.shown:
-            await self._store.write(self._mark_shown)
+            await self._store.write(lambda tx: mark_shown(tx, self._session_id))
             stored, messages = await self._store.read(work)
         return stored.summary if stored else None, messages
 
@@ -114,17 +134,8 @@ class StoredHistory:
         """Store a new summary, unless another one that reaches as far was stored meanwhile."""
 
         def work(tx: Transaction) -> None:
-            stored = self._read_summary(tx)
+            stored = read_summary(tx, self._session_id)
             if stored is None or stored.summary.upto < summary.upto:
                 SUMMARY.write(tx, self._session_id, StoredSummary(summary))
 
         await self._store.write(work)
-
-    def _read_summary(self, tx: Transaction) -> StoredSummary | None:
-        return read_summary(tx, self._session_id)
-
-    def _mark_shown(self, tx: Transaction) -> None:
-        stored = self._read_summary(tx)
-        if stored is not None and not stored.shown:
-            SUMMARY.write(tx, self._session_id, StoredSummary(stored.summary, shown=True))
-            record_break(tx, self._session_id, f"messages 1 to {stored.summary.upto} are summarised")

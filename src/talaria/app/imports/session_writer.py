@@ -12,10 +12,10 @@ import msgspec
 from msgspec import Struct, structs
 
 from talaria.access.policy import Access
-from talaria.agent.context_window import Summary
 from talaria.contracts.imports import ForeignAgent, ForeignSession, ForeignTranscript, ImportItem
 from talaria.contracts.store import Database, Transaction
 from talaria.contracts.stores.sessions import NewSession, Session, SessionChanges
+from talaria.contracts.turns import Summary
 from talaria.contracts.values import NamedValue
 from talaria.core.errors import Refused
 from talaria.core.ids import SessionId, derive_id
