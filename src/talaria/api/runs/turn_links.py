@@ -212,7 +212,7 @@ def _get_text(message: Message) -> str:
 
 
 def _find_run_id(tx: Transaction, session_id: SessionId, turn_id: TurnId) -> str:
-    """Return the run that a turn is linked to, whose message it has taken, or that waits for its background work."""
+    """Return the run of a turn: already linked, with its message, or waiting for background work; empty if none."""
     link = read_link(tx, session_id)
     if link is not None and link.turn_id == turn_id:
         return link.run_id
