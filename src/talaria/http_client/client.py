@@ -378,7 +378,7 @@ class HttpPool:
         return None
 
     def _release(self, to: HttpAddress, connection: HttpConnection) -> None:
-        if connection.is_clean:
+        if connection.is_complete:
             self._kept.setdefault(to, []).append((asyncio.get_running_loop().time(), connection))
         else:
             connection.abort()

@@ -246,15 +246,21 @@ class HttpConnection(asyncio.Protocol):
         self.lost: asyncio.Future[None] = self._loop.create_future()
 
     @property
-    def is_clean(self) -> bool:
-        """Return whether the exchange is complete in both directions, and another may follow.
-
-        It isn't if something has arrived that the loop hasn't seen yet, for example the end of the connection.
-        """
+    def is_complete(self) -> bool:
+        """Return whether the exchange is complete in both directions, and the server allows another."""
         transport, reply = self._transport, self._reply
         if transport is None or transport.is_closing() or self._trouble is not None:
             return False
-        if not (reply.is_complete and reply.keeps_alive) or transport.get_write_buffer_size():
+        return reply.is_complete and reply.keeps_alive and not transport.get_write_buffer_size()
+
+    @property
+    def is_clean(self) -> bool:
+        """Return whether another exchange may begin now.
+
+        It may not if something has arrived that the loop hasn't seen yet, for example the end of the connection.
+        """
+        transport = self._transport
+        if transport is None or not self.is_complete:
             return False
         arrived = select.poll()
         arrived.register(transport.get_extra_info("socket"), select.POLLIN)
