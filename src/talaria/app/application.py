@@ -54,8 +54,8 @@ log = logging.getLogger(__name__)
 class TalariaApplication(Struct, frozen=True, kw_only=True):
     """Shared dependencies of a process, and the operations that open sessions and servers with them.
 
-    ``given`` is the part of ``environment`` that commands get. ``notes`` are messages about opening the store, for the
-    user.
+    ``given`` is the part of ``environment`` that commands get. ``networks`` returns everything that messages can be
+    sent to. ``notes`` are messages about opening the store, for the user.
     """
 
     identity: Identity
@@ -72,6 +72,7 @@ class TalariaApplication(Struct, frozen=True, kw_only=True):
     processes: BackgroundProcesses
     browsers: ProfileBrowsers
     watched_turns: Callable[[], "WatchedTurns"]
+    networks: Callable[[], tuple[str, ...]]
     background_role: BackgroundRole
     hooks: Hooks = NoHooks()
     window_memory: WindowMemory = field(default_factory=WindowMemory)
@@ -221,6 +222,7 @@ def open_application(
         processes=BackgroundProcesses(store, profile.outputs_folder, mask),
         browsers=browsers,
         watched_turns=cache(partial(_make_watched_turns, store)),
+        networks=_make_networks(admin, secrets),
         background_role=BackgroundRole(),
         hooks=hooks,
         notes=tuple(notes),
@@ -231,6 +233,24 @@ def _make_watched_turns(store: Store) -> "WatchedTurns":
     from talaria.runtime.live.control import WatchedTurns  # noqa: PLC0415 (loaded when turns may be watched)
 
     return WatchedTurns(store)
+
+
+def _make_networks(admin: ProfileSettings, secrets: Secrets) -> Callable[[], tuple[str, ...]]:
+    """Return a function that looks for networks again only after settings or secrets have been replaced."""
+    settings: Settings | None = None
+    stored: object = None
+    found: tuple[str, ...] = ()
+
+    def networks() -> tuple[str, ...]:
+        from talaria.app.platforms import reachable_platforms  # noqa: PLC0415 (loaded with the first session)
+
+        nonlocal settings, stored, found
+        if settings is not admin.current or stored is not secrets.stored:
+            settings, stored = admin.current, secrets.stored
+            found = tuple(reachable_platforms(settings, secrets))
+        return found
+
+    return networks
 
 
 def _open_hooks(profile: Profile, environment: Mapping[str, str]) -> Hooks:

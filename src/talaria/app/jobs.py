@@ -8,7 +8,6 @@ from datetime import UTC, datetime, time, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from talaria.app.platforms import reachable_platforms
 from talaria.app.session.sandbox import SandboxContext, open_sandbox
 from talaria.contracts.clock import SystemClock
 from talaria.contracts.jobs import CRON, JobService
@@ -67,7 +66,7 @@ def open_scheduler(application: "TalariaApplication", jobs: TaskGroup) -> Schedu
         jobs=jobs,
         clock=SystemClock(),
         folder=make_job_folder(application),
-        networks=lambda: tuple(reachable_platforms(application.settings, application.secrets)),
+        networks=application.networks,
         script=_ScriptRunner(application).run,
         skill=application.knowledge.skills.instructions,
         caps=lambda run: _build_caps(application.settings, run),
@@ -98,9 +97,7 @@ def _read_plan(application: "TalariaApplication") -> HeartbeatPlan | None:
     if every is None:
         return None
     begins, ends = (_parse_time(part) for part in settings_section.hours.split("-"))
-    rules = _build_rules(
-        application.settings, reachable_platforms(application.settings, application.secrets), application.environment
-    )
+    rules = _build_rules(application.settings, application.networks(), application.environment)
     return HeartbeatPlan(every, begins, ends, rules, settings_section.target, settings_section.model)
 
 

@@ -42,7 +42,7 @@ class FolderTrust:
     """Trusted folders of the profile in this folder."""
 
     def __init__(self, profile: Path) -> None:
-        self._file = profile / "trusted-folders.json"
+        self._file = join_path(profile, "trusted-folders.json")
 
     def folders(self) -> Mapping[str, str]:
         """Return the digest of each trusted folder by its real path."""

@@ -117,11 +117,11 @@ def reject_injected(text: str) -> str | None:
 def _list_parent_folders(folder: str) -> Sequence[str]:
     """Return the folders up to the root of the repository; as strings, since every session starts with this."""
     folders = [folder]
-    while not os.path.lexists(f"{folders[-1]}/.git"):
-        above = os.path.dirname(folders[-1])  # noqa: PTH120
-        if above == folders[-1]:
+    while not os.access(f"{folder}/.git", os.F_OK):
+        if not folder.strip("/"):
             return folders[:1]
-        folders.append(above)
+        folder = folder.rpartition("/")[0]
+        folders.append(folder or "/")
     return folders
 
 

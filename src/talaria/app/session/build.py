@@ -228,8 +228,6 @@ def _build_tool_context(
     workplace: OpenWorkspace,
     stack: AsyncExitStack,
 ) -> ToolContext:
-    from talaria.app.platforms import reachable_platforms  # noqa: PLC0415 (loaded with the first session)
-
     return ToolContext(
         settings=settings,
         profile=application.profile,
@@ -244,7 +242,7 @@ def _build_tool_context(
         processes=workplace.open_processes,
         background=application.processes,
         guest=bool(session.owner),
-        networks=tuple(reachable_platforms(application.settings, application.secrets)),
+        networks=application.networks(),
         viewer=resolve_viewer(request, session),
         file_limit=request.surface.file_limit,
         attaches_files=request.surface.attaches_files,

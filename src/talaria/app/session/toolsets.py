@@ -150,11 +150,15 @@ def skill_folders(
     profile: Profile, project: Path, others: Sequence[str], environment: Mapping[str, str]
 ) -> tuple[Path, ...]:
     """Return the folders of skills: the profile's, those of a trusted project, then ``others``, in this order."""
-    home = environment.get("HOME") or Path.home()
-    shared = [Path(f"{home}{one[1:]}" if one.startswith("~/") else one) for one in others]
+    shared = _expand_folders(tuple(others), environment.get("HOME") or str(Path.home()))
     if not FolderTrust(profile.folder).is_trusted(project):
         return (profile.skills_folder, *shared)
     return (profile.skills_folder, join_path(project, ".talaria/skills"), *shared)
+
+
+@cache
+def _expand_folders(folders: tuple[str, ...], home: str) -> tuple[Path, ...]:
+    return tuple(Path(f"{home}{one[1:]}" if one.startswith("~/") else one) for one in folders)
 
 
 def list_command_folders(profile: Profile, project: Path) -> tuple[Path, ...]:

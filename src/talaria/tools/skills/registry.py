@@ -208,6 +208,8 @@ def _folders(root: Path) -> Iterator[str]:
 
 
 def _subfolders(folder: str) -> list[str]:
+    if not os.access(folder, os.F_OK):  # most of the usual folders don't exist
+        return []
     try:
         with os.scandir(folder) as entries:
             return sorted(entry.path for entry in entries if not entry.name.startswith(".") and entry.is_dir())
