@@ -11,9 +11,9 @@ from talaria.testing.model_server import ModelServer, Say
 from talaria.testing.model_server.exchange import Fail, Fault, Received, overloaded
 from talaria.testing.system_servers import free_port
 
-UNREACHABLE = "I can't reach the model provider. Try again later. Send `/retry` to try again."
-TROUBLE = "The model provider is having problems. Try again later. Send `/retry` to try again."
-BUSY = "The model is busy. Try again in a while. Send `/retry` to try again."
+UNREACHABLE = "I can't reach the model provider. Try again later. `/retry` sends your last message again."
+TROUBLE = "The model provider is having problems. Try again later. `/retry` sends your last message again."
+BUSY = "The model is busy. Try again in a while. `/retry` sends your last message again."
 
 
 @pytest.fixture

@@ -160,7 +160,7 @@ class TurnFailed(Struct, frozen=True, tag="failed"):
         return self._with_retry(self.owner_text)
 
     def _with_retry(self, text: str) -> str:
-        return f"{text} Send `/retry` to try again." if self.passing else text
+        return f"{text} `/retry` sends your last message again." if self.passing else text
 
 
 TurnEnd = TurnAnswered | TurnStopped | TurnOutOfBudget | TurnFailed
