@@ -43,7 +43,7 @@ async def test_files_are_attached_shown_and_saved(
         await (await chosen.value).set_files([shot, report])
         await expect(page.locator(".attached-file:not(.loading)")).to_have_count(2)
         async with page.expect_file_chooser() as camera:
-            await page.get_by_role("button", name="Take a picture").click()
+            await page.get_by_role("button", name="Take a photo").click()
         assert await (await camera.value).element.get_attribute("capture") == "environment"
         await page.reload()
         await expect(page.locator(".attached-file")).to_have_count(2)

@@ -78,7 +78,7 @@ async def test_a_request_is_approved_and_a_key_created(browser: Browser, host: H
     store = host.application.store
     async with signed_in(browser, host, path="/people") as watched:
         page = watched.page
-        await page.get_by_text("Nobody asks for access.").wait_for()
+        await page.get_by_text("Nobody is asking for access.").wait_for()
         await store.write(lambda tx: offer_code(tx, PairedPerson("telegram", "9", "Grace")))  # the page is notified
         await page.get_by_role("button", name="Approve Grace").click()
         await expect(page.get_by_role("button", name="Revoke access of Grace")).to_be_visible()
@@ -109,7 +109,7 @@ async def test_a_browser_shows_a_code_and_the_owner_types_it(browser: Browser, h
         code = await other.page.locator(".big-code").inner_text()
         await other.assert_accessible()
         page = watched.page
-        await page.get_by_label("Code that it shows").fill(code.lower())
+        await page.get_by_label("The code it shows").fill(code.lower())
         await page.get_by_role("button", name="Sign it in").click()
         await expect(other.page.get_by_role("heading", name="New conversation")).to_be_visible()
         await page.get_by_role("button", name="Show a code").click()

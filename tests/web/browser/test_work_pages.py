@@ -116,7 +116,7 @@ async def test_a_goal_is_set_and_followed(browser: Browser, host: Hosted, model:
     async with opened(browser, host, "/goals") as watched:
         page = watched.page
         await page.get_by_role("button", name="Set the first goal").click()
-        await page.get_by_label("What should be reached?").fill("Write the book\nbudget: 5 turns")
+        await page.get_by_label("What should the agent achieve?").fill("Write the book\nbudget: 5 turns")
         await page.get_by_role("button", name="Set the goal").click()
         card = page.locator("li.work-panel")
         await expect(card.locator(".state").first).to_have_text("Reached")
@@ -197,7 +197,7 @@ async def test_an_approval_is_answered_on_the_home_page(browser: Browser, host: 
         await card.get_by_label("Why not").fill("Ask me first.")
         await watched.assert_accessible()
         await card.get_by_role("button", name="Don't allow").last.click()
-        await expect(page.get_by_text("Nothing waits for you.")).to_be_visible()
+        await expect(page.get_by_text("Nothing is waiting for you.")).to_be_visible()
         await expect(page.get_by_text("No turn is running.")).to_be_visible()
         assert any("Ask me first." in str(received.json) for received in model.received)
         watched.assert_clean()

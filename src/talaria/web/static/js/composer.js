@@ -156,7 +156,7 @@ export function Composer({ id, onNotes }) {
           {
             class: "quiet attach",
             type: "button",
-            "aria-label": "Take a picture",
+            "aria-label": "Take a photo",
             onClick: () => withFiles((loaded) => loaded.choose(true)),
           },
           icon("camera"),

@@ -92,7 +92,7 @@ function ApproveBrowser({ people, load }) {
     plainForm(
       "inline-form",
       approve,
-      textField("browser-code", "Code that it shows", typed.value, (text) => (typed.value = text), {
+      textField("browser-code", "The code it shows", typed.value, (text) => (typed.value = text), {
         placeholder: "ABCD-EFGH",
         maxlength: 20,
       }),

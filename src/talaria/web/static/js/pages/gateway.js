@@ -48,7 +48,7 @@ function content(view, reload) {
       heading(2, { class: "section-title" }, "Undelivered messages"),
       view.outbox.length
         ? ul({ class: "cards" }, ...view.outbox.map((item) => outboxCard(item, reload)))
-        : p({ class: "caption" }, "Everything is delivered."),
+        : p({ class: "caption" }, "All messages have been delivered."),
     ),
     view.handoffs.length
       ? section(

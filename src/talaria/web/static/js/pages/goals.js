@@ -43,7 +43,7 @@ export function Page() {
     content: (onOpen) => [
       goals && !goals.length && onOpen
         ? emptyState(
-          "A goal keeps the agent working, turn after turn, until a judge finds that it is reached.",
+          "A goal keeps the agent working, turn after turn, until a judge decides that it is done.",
           button({ type: "button", onClick: onOpen }, "Set the first goal"),
         )
         : null,
@@ -68,7 +68,7 @@ function GoalForm({ text, action, onSave, onCancel }) {
         busy.value = false;
       },
     },
-    label({ for: "goal-text" }, "What should be reached?"),
+    label({ for: "goal-text" }, "What should the agent achieve?"),
     textarea({
       id: "goal-text",
       rows: 4,

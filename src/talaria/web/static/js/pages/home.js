@@ -33,7 +33,7 @@ function content(view, reload) {
     section(
       { key: "waiting", class: "work-stack", "aria-label": "Waiting for you" },
       heading(2, { class: "section-title" }, "Waiting for you"),
-      waiting.length ? ul({ class: "cards" }, ...waiting) : emptyState("Nothing waits for you."),
+      waiting.length ? ul({ class: "cards" }, ...waiting) : emptyState("Nothing is waiting for you."),
     ),
     div(
       { key: "columns", class: "columns" },
@@ -56,7 +56,7 @@ function statistics({ today, running, questions, pairing, failed_jobs: failed, h
     stat("Waiting for you", String(waiting)),
     stat("Running turns", String(running.length)),
     stat("Spent today", cost, `${formatNumber(today.turns)} turns`),
-    stat("Gateway", gateway ? "Running" : "Stopped", gateway ? "" : "Chats and jobs wait for it"),
+    stat("Gateway", gateway ? "Running" : "Stopped", gateway ? "" : "Chats and jobs are waiting for it"),
   );
 }
 

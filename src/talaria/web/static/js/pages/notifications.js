@@ -24,7 +24,7 @@ export function Page() {
     failureNotice(failure.value),
     p(
       null,
-      "Talaria can notify this browser when something waits for you or has arrived, even if no page is open: approvals ",
+      "Talaria can notify this browser when something is waiting for you or has arrived, even if no page is open: approvals ",
       "and questions, answers, results of jobs and background work, and people who ask for access.",
     ),
     push ? content(push, data) : null,

@@ -46,7 +46,7 @@ function Requests({ people, settings, reload }) {
         { class: "cards" },
         ...people.requests.map((one) => h(RequestCard, { key: keyOf(one), one, settings, reload })),
       )
-      : emptyState("Nobody asks for access."),
+      : emptyState("Nobody is asking for access."),
   );
 }
 
