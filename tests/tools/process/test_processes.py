@@ -1,6 +1,8 @@
 """Background processes: start, output, input, notification and killing of the process tree."""
 
 import asyncio
+import os
+import shutil
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -15,10 +17,10 @@ from talaria.contracts.sandbox import SandboxPolicy
 from talaria.contracts.store import Store, Subscription, Transaction
 from talaria.contracts.tool import ProposedAction
 from talaria.core.errors import ToolFailed
-from talaria.core.os_processes import is_running, list_process_tree
+from talaria.core.os_processes import is_running, list_process_tree, signal_all
 from talaria.testing.clock import SettableClock
 from talaria.testing.wait import until
-from talaria.tools.process.lifecycle import ROTATE_AT, ProcessFiles
+from talaria.tools.process.lifecycle import CLOSE_INPUT, ROTATE_AT, ProcessFiles, launch
 from talaria.tools.process.tool import ProcessArguments
 from talaria.tools.sandbox.bubblewrap import BubblewrapSandbox, sandbox_available
 from talaria.tools.terminal.shell import Processes
@@ -116,6 +118,23 @@ async def test_session_that_cannot_be_woken_gets_a_note_and_no_notification(supe
     assert not process.patterns
     await supervised.until_ended(process)
     assert supervised.reports == []
+
+
+async def test_exit_code_is_that_of_a_process_that_ends_while_its_input_is_closed(tmp_path: Path) -> None:
+    bash = shutil.which("bash")
+    if bash is None:
+        pytest.skip("bash is not installed")
+    files = ProcessFiles(tmp_path / "process")
+    files.prepare()
+    # The shell around the process sees its end a second after it stopped waiting for it.
+    slow_wait = '() { builtin wait "$@"; local status=$?; sleep 1; return $status; }'
+    environment = {"PATH": os.defpath, "BASH_FUNC_wait%%": slow_wait}
+    pid = launch(files, ["cat"], folder=str(tmp_path), environment=environment)
+    files.write(b"hello\n")
+    await until(lambda: files.size)
+    signal_all([files.pid], CLOSE_INPUT)
+    await asyncio.to_thread(os.waitpid, pid, 0)
+    assert (files.code, files.read(0, 100)) == (0, b"hello\n")
 
 
 async def test_process_receives_input_until_stdin_is_closed(supervised: SupervisedSession) -> None:

@@ -24,11 +24,12 @@ from talaria.tools.output import readable
 from talaria.tools.sandbox.client_program import end_inside
 
 _KEEPER = Path(__file__).with_name("pty_holder.py")
-# The shell holds the input open, so that no writer closes it; a signal makes the shell release it. Without `set -m` its
-# background processes would ignore SIGINT.
+# The shell holds the input open, so that no writer closes it; a signal makes the shell release it. That interrupts
+# `wait`, so it is called again: it returns the status also of a process that has ended meanwhile. Without `set -m` the
+# background processes of the shell would ignore SIGINT.
 _WRAPPER = """place=$1 mask=$2; shift 2
 exec 7<>"$place/in"
-trap 'exec 7>&-' USR1
+trap 'exec 7>&-; released=1' USR1
 echo $$ >"$place/pid"
 [ -z "$BASH_VERSION" ] || set -m
 [ -z "$mask" ] || umask "$mask"
@@ -37,7 +38,7 @@ code=$? child=$!
 [ -z "$mask" ] || umask 077
 [ -z "$BASH_VERSION" ] || set +m
 exec >/dev/null 2>&1
-while [ -n "$child" ]; do wait "$child"; code=$?; kill -0 "$child" || child=; done
+while [ -n "$child" ]; do released=; wait "$child"; code=$?; [ -n "$released" ] || child=; done
 echo "$code" >"$place/status"
 """
 _DEFAULT_SIGNALS = (signal.SIGINT, signal.SIGPIPE, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGXFSZ)
