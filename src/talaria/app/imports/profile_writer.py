@@ -11,6 +11,7 @@ from talaria.contracts.imports import ForeignHome, ForeignSkill, ImportItem, Imp
 from talaria.contracts.memory import MemoryKind, MemorySource
 from talaria.contracts.stores.sessions import Viewer
 from talaria.core.errors import TalariaError, ToolFailed
+from talaria.core.formatting import pluralize
 from talaria.core.text_formats import split_front_matter
 from talaria.settings.atomic_files import make_folder, read_file, write_file
 from talaria.settings.config_file import read_source
@@ -175,7 +176,7 @@ class ProfileWriter:
             for file, text in changed.items():
                 make_folder((folder / file).parent)
                 write_file(folder / file, text)
-        return _item("memory", name, "imported", f"{len(notes)} texts, as a skill.")
+        return _item("memory", name, "imported", f"{pluralize(len(notes), 'text')}, as a skill.")
 
     def _write_skill(self, skill: ForeignSkill) -> ImportItem:
         try:
