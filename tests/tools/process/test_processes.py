@@ -130,6 +130,7 @@ async def test_exit_code_is_that_of_a_process_that_ends_while_its_input_is_close
     slow_wait = '() { builtin wait "$@"; local status=$?; sleep 1; return $status; }'
     environment = {"PATH": os.defpath, "BASH_FUNC_wait%%": slow_wait}
     pid = launch(files, ["cat"], folder=str(tmp_path), environment=environment)
+    await until(lambda: files.pid)  # the input is open then
     files.write(b"hello\n")
     await until(lambda: files.size)
     signal_all([files.pid], CLOSE_INPUT)
