@@ -130,6 +130,15 @@ class SessionListWatcher:
         self._subscription: Subscription | None = None
         self._is_asked = False
 
+    async def add_stream(self, stream: BrowserStream) -> None:
+        """Send every change from now on to a stream; its page loads the list after that."""
+        stream.add_topic(SESSIONS)
+        person = stream.caller.person
+        if person not in self._known:
+            rows = await self._read(person)
+            self._known.setdefault(person, rows)
+        self.check_soon()
+
     def check_soon(self) -> None:
         """Look for changes now."""
         self._is_asked = True
@@ -159,9 +168,12 @@ class SessionListWatcher:
                     except StoreError:
                         continue
 
-    async def _check(self, person: str, streams: list[BrowserStream]) -> None:
+    async def _read(self, person: str) -> dict[str, SessionRow]:
         caller = WebCaller(person=person)
-        rows = {row.id: row for row in await self._store.read(lambda tx: read_rows(tx, caller))}
+        return {row.id: row for row in await self._store.read(lambda tx: read_rows(tx, caller))}
+
+    async def _check(self, person: str, streams: list[BrowserStream]) -> None:
+        rows = await self._read(person)
         before = self._known.get(person)
         self._known[person] = rows
         if before is None:

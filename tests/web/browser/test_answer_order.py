@@ -3,6 +3,7 @@
 import asyncio
 import re
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 
@@ -12,6 +13,9 @@ from tests.api.in_process_server import Hosted
 from tests.web.browser.pages import needs_chromium, signed_in
 
 from talaria.access.browsers import create_code
+from talaria.contracts.store import Transaction
+from talaria.contracts.stores.sessions import NewSession, SessionChanges
+from talaria.core.ids import SessionId
 from talaria.testing.model_server import Ask, ModelServer, Received, Say
 from talaria.testing.telegram_server import picture
 
@@ -57,6 +61,31 @@ class DelayedResponse:
         await self._arrived.wait()
         await self._page.evaluate(_SETTLED)
         await self._page.evaluate(_SETTLED)
+
+
+async def test_list_shows_what_changed_before_its_stream_was_open(browser: Browser, host: Hosted) -> None:
+    def create(tx: Transaction) -> list[SessionId]:
+        return [tx.sessions.create(NewSession(source="web", title=title)).id for title in "abc"]
+
+    def change(tx: Transaction) -> None:
+        tx.sessions.update(first, SessionChanges(title="d", updated_at=datetime.now(UTC) + timedelta(minutes=1)))
+        tx.sessions.delete(third)
+
+    first, _, third = await host.application.store.write(create)
+    async with signed_in(browser, host) as watched:
+        page, opening = watched.page, asyncio.Event()
+
+        async def hold(route: Route) -> None:
+            await opening.wait()
+            await route.continue_()
+
+        await page.route("**/web/stream?*", hold)
+        await page.reload()
+        await expect(page.locator(".row-link")).to_have_text(["c", "b", "a"])
+        await host.application.store.write(change)
+        opening.set()
+        await expect(page.locator(".row-link")).to_have_text(["d", "b"])
+        watched.assert_clean()
 
 
 async def test_first_message_is_shown_at_once_and_the_next_can_be_typed(

@@ -63,8 +63,7 @@ class StreamRoutes:
         names = set(topics)
         self._pages.set_topics(stream, names)
         if SESSIONS in names:
-            stream.add_topic(SESSIONS)
-            self._session_list.check_soon()
+            await self._session_list.add_stream(stream)
         else:
             stream.remove_topic(SESSIONS)
 
