@@ -155,49 +155,22 @@ export async function start() {
 
 const startListRequest = trackNewest();
 
-/** The last request for the first page. @type {Promise<void>} */
-let firstPage = Promise.resolve();
-
-/** Load the first page of the list. */
-export function loadSessions() {
+/** Load the first page of the list. With `again`, the rows after it stay. @param {boolean} [again] */
+export async function loadSessions(again = false) {
   const isNewest = startListRequest();
-  firstPage = requestFirstPage(isNewest, (page) => {
-    sessions.value = page.sessions;
-    nextPage.value = page.next;
-    sessionsLoaded.value = true;
-  });
-  return firstPage;
-}
-
-/** Merge the first page into the list: it may have changed before the stream was open, or while it was interrupted. */
-async function refreshSessions() {
-  await firstPage.catch(() => {});
-  if (!sessionsLoaded.peek()) return loadSessions();
-  const [person, archived] = [me.peek(), archivedShown.peek()];
-  const isSameList = () => person !== null && person === me.peek() && archived === archivedShown.peek();
-  await requestFirstPage(isSameList, (page) => {
-    const listed = new Set(page.sessions.map((one) => one.id));
-    const last = page.next ? page.sessions[page.sessions.length - 1]?.updated_at ?? "" : "";
-    const gone = sessions.peek().filter((one) => !listed.has(one.id) && one.updated_at > last);
-    mergeRows(page.sessions, gone.map((one) => one.id));
-  });
-}
-
-/**
- * Request the first page of the list and show it, then the rows that were received meanwhile.
- * @param {() => boolean} isWanted Called with the response: whether it is still to be shown.
- * @param {(page: SessionPage) => void} show
- */
-async function requestFirstPage(isWanted, show) {
   /** @type {[SessionRow[], string[]][]} */
   const meanwhile = [];
   pendingRows.add(meanwhile);
   try {
     /** @type {SessionPage} */
     const page = await get(`/web/sessions?archived=${archivedShown.value}`);
-    if (!isWanted()) return;
+    if (!isNewest()) return;
     batch(() => {
-      show(page);
+      const last = page.next && page.sessions[page.sessions.length - 1]?.updated_at || "";
+      const rest = again ? sessions.peek().filter((one) => one.updated_at < last) : [];
+      sessions.value = [...page.sessions, ...rest];
+      if (!rest.length) nextPage.value = page.next;
+      sessionsLoaded.value = true;
       for (const [rows, gone] of meanwhile) mergeRows(rows, gone);
     });
   } finally {
@@ -223,7 +196,7 @@ function receive(message) {
   switch (message.topic) {
     case "hello":
       outdated.value = me.peek()?.digest !== undefined && me.peek()?.digest !== message.digest;
-      void refreshSessions().catch(() => {}); // the next stream brings another chance
+      void loadSessions(true).catch(() => {}); // what changed before the stream was open; the next one tries again
       break;
     case "sessions":
       for (const one of pendingRows) one.push([message.rows, message.gone]);
