@@ -1,6 +1,7 @@
 """Completions of background work become one message for their session, once; on every engine."""
 
 import asyncio
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from talaria.contracts.turns import TurnLog
 from talaria.core.addresses import Address, ReplyRoute
 from talaria.core.events import TurnAnswered, TurnEnd
 from talaria.core.ids import SessionId
-from talaria.core.messages import PROGRAM
+from talaria.core.messages import OWNER, PROGRAM, Message, Text
 from talaria.core.session_context import SessionContext
 from talaria.runtime.active_session import deliver_completions
 from talaria.runtime.completions import (
@@ -27,6 +28,7 @@ from talaria.runtime.completions import (
     read_origin,
     report,
 )
+from talaria.runtime.live.remote import send_to_session
 from talaria.runtime.turns import add_to_inbox, read_inbox_message
 from talaria.testing.model_server import ModelServer, Say
 from talaria.testing.model_server.exchange import Received
@@ -171,6 +173,17 @@ async def test_pending_completions_are_reported_when_a_session_is_opened(tmp_pat
         await client.active_session.renew()
         await client.active_session.chat.conversation.settled()
         assert [text for role, text in await client.transcript() if role == "assistant"] == ["heard: it ended"]
+
+
+async def test_message_from_another_process_starts_a_turn_in_an_idle_open_terminal(tmp_path: Path) -> None:
+    async with ModelServer() as server, open_chat_client(tmp_path, server) as client:
+        server.answering(answer)
+        here, store = client.active_session.session_id, client.application.store
+        client.active_session.start_background_task(deliver_completions(client.active_session))
+        message = Message(role="user", parts=(Text("too late to steer"),), at=datetime.now(UTC))
+        assert not await send_to_session(store, here, message, source="web", sender=OWNER, steering=True)
+        await until(lambda: store.read(lambda tx: len(tx.messages.load(here)) >= 2))
+        assert (await client.transcript())[-1] == ("assistant", "heard: too late to steer")
 
 
 async def test_completion_starts_a_turn_in_an_idle_open_terminal(tmp_path: Path) -> None:

@@ -29,7 +29,8 @@ from talaria.runtime.outbox import queue_notice
 from talaria.runtime.questions import OpenQuestions
 from talaria.runtime.runner import SessionRunner
 from talaria.runtime.turn_environment import TurnSubscriber
-from talaria.runtime.turns import MIRROR, handoff_notice
+from talaria.runtime.turns import MIRROR, PENDING_SESSIONS, handoff_notice
+from talaria.runtime.workers import is_leased, session_lease_name
 from talaria.sessions.context import set_current_session_id, surface_context
 
 OWN_THREAD = NamedValue("own_thread", bool)  # by the session key of the thread
@@ -399,14 +400,15 @@ log = logging.getLogger(__name__)
 
 
 async def deliver_completions(active_session: ActiveSession) -> None:
-    """Queue completions for the open session as they arrive, until cancelled."""
-    async with active_session.store.subscribe(WAKE) as subscription:
+    """Queue completions for the open session, and run messages of other processes, as they arrive, until cancelled."""
+    async with active_session.store.subscribe(WAKE, PENDING_SESSIONS) as subscription:
         while True:
             await subscription.wait()
             try:
                 await _deliver_once(active_session)
+                await _run_unclaimed_messages(active_session)
             except StoreError as error:
-                log.warning("completions will be delivered later: %s", error)
+                log.warning("completions and messages will be processed later: %s", error)
 
 
 async def _deliver_once(active_session: ActiveSession) -> None:
@@ -417,6 +419,21 @@ async def _deliver_once(active_session: ActiveSession) -> None:
         conversation = active_session.chat.conversation
         if await queue_pending_reports(active_session.store, conversation.session_id, active_session.key):
             conversation.wake()
+
+
+async def _run_unclaimed_messages(active_session: ActiveSession) -> None:
+    """Run messages that came after the turn they were sent to, for a session that only a terminal has open."""
+    if active_session.key or active_session.busy or not active_session.is_open:
+        return
+    conversation = active_session.chat.conversation
+    if await active_session.store.read(lambda tx: _has_unclaimed_messages(tx, conversation.session_id)):
+        conversation.wake()
+
+
+def _has_unclaimed_messages(tx: Transaction, session_id: SessionId) -> bool:
+    if tx.bindings.of_session(session_id) or is_leased(tx, session_lease_name(session_id)):
+        return False  # a chat or another process answers them
+    return any(item.state == "waiting" and item.kind != MIRROR for item in tx.inbox.unsettled(session_id))
 
 
 async def open_and_run_pending(
