@@ -1,6 +1,8 @@
 """The loopback network: messages and files in both directions, and faults on request."""
 
 import asyncio
+import contextlib
+import socket
 import sys
 from collections.abc import AsyncIterator
 from datetime import timedelta
@@ -21,6 +23,7 @@ from talaria.testing.loopback_platform import (
     LoopbackPlatform,
     LoopbackSettings,
 )
+from talaria.testing.loopback_platform.wire import Login, Post, line
 from talaria.testing.wait import LIMIT
 
 CHAT = Address("loopback", "1")
@@ -191,6 +194,21 @@ async def test_dropped_connection_is_reported_as_unreachable(network: LoopbackNe
         network.drop()
         with pytest.raises(Unreachable):
             await anext(arriving)
+
+
+@pytest.mark.parametrize("rounds", range(6))
+async def test_connection_from_just_before_the_end_is_not_served(rounds: int) -> None:
+    with socket.socket() as client:
+        async with LoopbackNetwork() as network:
+            host, _, port = network.address.partition(":")
+            client.connect((host, int(port)))
+            for _ in range(rounds):  # the network gets one step further with accepting it
+                await asyncio.sleep(0)
+        with contextlib.suppress(ConnectionError):
+            client.sendall(line(Login("")) + line(Post(address=CHAT, key="k", text="late")))
+        for _ in range(50):  # more than a served connection needs
+            await asyncio.sleep(0)
+        assert not network.records
 
 
 async def test_missing_network_is_reported_as_unreachable(network: LoopbackNetwork) -> None:

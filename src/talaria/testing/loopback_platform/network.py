@@ -57,6 +57,7 @@ class LoopbackNetwork:
         self._server: asyncio.Server | None = None
         self._clients: dict[asyncio.StreamWriter, asyncio.Task[object] | None] = {}
         self._adapters: list[LoopbackPlatform] = []
+        self._is_open = False
 
     @property
     def address(self) -> str:
@@ -177,6 +178,7 @@ class LoopbackNetwork:
         return self.posts
 
     async def __aenter__(self) -> Self:
+        self._is_open = True
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", self._port, limit=LONGEST_LINE)
         self._port = self._server.sockets[0].getsockname()[1]
         return self
@@ -185,6 +187,7 @@ class LoopbackNetwork:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         assert self._server is not None
+        self._is_open = False
         self._server.close()
         for adapter in self._adapters:
             adapter.close()
@@ -201,6 +204,9 @@ class LoopbackNetwork:
         return external_id
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if not self._is_open:  # it was accepted just before the end
+            writer.transport.abort()
+            return
         self._clients[writer] = asyncio.current_task()
         try:
             await Client(self._ledger, reader, writer, self.drop).serve()
