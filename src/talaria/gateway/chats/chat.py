@@ -113,6 +113,7 @@ class Chat:
         self.agent_version: AgentVersion | None = None
         self._switch_lock = asyncio.Lock()
         self._last_command: asyncio.Task[None] | None = None
+        self._posts: set[asyncio.Task[None]] = set()
         self.at_work = False
         self.notify_remote_turn: Callable[[str], Awaitable[None]] | None = None
         self.release: Callable[[], object] = lambda: None
@@ -233,7 +234,7 @@ class Chat:
             await self.notify_remote_turn(busy)
 
     async def used(self) -> None:
-        """Wait until the last command is done or asks a question, so that later messages follow it.
+        """Wait until the last command is done and its replies are queued, or until it asks a question.
 
         Waits at most 30 seconds.
         """
@@ -277,10 +278,14 @@ class Chat:
             service=self._network.service,
         )
         await run_command(text, context)
+        if self._posts:  # replies to later messages follow these
+            await asyncio.wait(self._posts)
 
     def show(self, text: str) -> None:
         """Post a Markdown text in this chat."""
-        self._jobs.create_task(self._post(Content(text=text)))
+        post = self._jobs.create_task(self._post(Content(text=text)))
+        self._posts.add(post)
+        post.add_done_callback(self._posts.discard)
 
     async def _post(self, content: Content, key: str = "") -> None:
         """Queue a message for this chat, once per key."""
