@@ -14,11 +14,14 @@ from talaria.contracts.background_processes import BackgroundProcess
 from talaria.contracts.platform import Incoming, PlatformCapabilities, Sender
 from talaria.contracts.store import Transaction
 from talaria.core.addresses import Address, ReplyRoute
+from talaria.core.aio import QueuedLock
+from talaria.core.messages import Message, Text
 from talaria.core.os_processes import is_running
 from talaria.gateway.chats.chat import Chat
 from talaria.goals.goal import read_goal
 from talaria.runtime.active_session import bind_session
 from talaria.runtime.live.control import redirect_running_turn
+from talaria.runtime.turns import add_to_inbox
 from talaria.sessions.keys import build_session_key
 from talaria.sessions.preferences import Preferences, write_preferences
 from talaria.testing.loopback_platform import LoopbackNetwork
@@ -276,7 +279,7 @@ async def test_session_that_returns_after_its_turn_was_handed_off_answers(
     async with run_gateway(tmp_path, network.platform(), server.url, settings=OWNED) as gateway:
         await say(network, "ann", "Hello")
         session_id, store = chat_of(gateway, "ann").active_session.session_id, gateway.application.store
-        chat_of(gateway, "ann").release = lambda: False  # the turn ends before the notice that it was moved arrives
+        chat_of(gateway, "ann").register(QueuedLock(), lambda: False)  # the turn ends before the notice of its move
         network.say("ann", "Wait", sender="ann")
         await until(lambda: store.read(lambda tx: len(tx.turns.find(session_id)) == 2))
         await until(lambda: store.read(lambda tx: not tx.turns.find(session_id, running=True)))
@@ -284,3 +287,39 @@ async def test_session_that_returns_after_its_turn_was_handed_off_answers(
         network.say("ann", "Back", sender="ann")
         await network.until(lambda: "re: Back" in network.shown("ann"))
         assert chat_of(gateway, "ann").active_session.session_id == session_id
+
+
+async def test_message_that_was_moved_by_a_reset_waits_for_the_updates_before_it(
+    tmp_path: Path, server: ModelServer, network: LoopbackNetwork
+) -> None:
+    async with run_gateway(tmp_path, network.platform(), server.url, settings=OWNED) as gateway:
+        await say(network, "ann", "Hello")
+        store, left = gateway.application.store, chat_of(gateway, "ann").active_session.session_id
+        async with gateway.chats.in_turn(key_of("ann"), Address("loopback", "ann"), left) as chat:
+            message = Message(role="user", parts=(Text("Later"),), at=datetime.now(UTC))
+            await add_to_inbox(store, left, "loopback", "later", message)
+            session_id = (await chat.active_session.reset_session()).conversation.session_id
+            for _ in range(5):
+                await store.write(lambda tx: None)
+            assert not await store.read(lambda tx: tx.turns.find(session_id))
+        await until(lambda: any(received.question == "Later" for received in server.received))
+
+
+async def test_queued_lock_is_awaited_until_its_last_user_has_released_it() -> None:
+    lock, order = QueuedLock(), list[str]()
+
+    async def use(name: str) -> None:
+        async with lock:
+            order.append(name)
+
+    async with asyncio.TaskGroup() as group:
+        async with lock:
+            users = [group.create_task(use(name)) for name in "abc"]
+            waiting = group.create_task(lock.until_unused())
+            await asyncio.sleep(0)
+            users[1].cancel()
+            users.append(group.create_task(use("d")))
+            await asyncio.sleep(0)
+            assert (order, lock.users, waiting.done()) == ([], 4, False)
+        await waiting
+        assert (order, lock.users) == (["a", "c", "d"], 0)

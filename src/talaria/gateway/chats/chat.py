@@ -21,7 +21,7 @@ from talaria.contracts.provider import Effort, ModelInfo
 from talaria.contracts.store import Transaction
 from talaria.contracts.turns import AfterCommit, ModelStep, TurnResult
 from talaria.core.addresses import Address
-from talaria.core.aio import retry_write
+from talaria.core.aio import QueuedLock, retry_write
 from talaria.core.errors import PlatformError
 from talaria.core.events import (
     Noticed,
@@ -97,7 +97,7 @@ class Chat:
     """Live chat with its open session; a surface for commands and an entry of the agent cache.
 
     ``at_work`` is true while this process runs a turn here. While another process does, ``notify_remote_turn`` notifies
-    it of new messages. ``release`` evicts this chat from the registry.
+    it of new messages.
     """
 
     def __init__(
@@ -116,7 +116,8 @@ class Chat:
         self._posts: set[asyncio.Task[None]] = set()
         self.at_work = False
         self.notify_remote_turn: Callable[[str], Awaitable[None]] | None = None
-        self.release: Callable[[], object] = lambda: None
+        self._updates = QueuedLock()
+        self._release: Callable[[], object] = lambda: None
         self._network = network
         self._jobs = jobs
         self.prompts = ChoicePrompts(
@@ -147,6 +148,10 @@ class Chat:
             network.application, request, self._on_event, jobs, key=key, address=address
         )
         self.active_session.resume = self._resume
+
+    def register(self, updates: QueuedLock, release: Callable[[], object]) -> None:
+        """Set the lock that each update of this chat holds while it is dispatched, and how the chat is evicted."""
+        self._updates, self._release = updates, release
 
     @property
     def display(self) -> Display:
@@ -240,6 +245,16 @@ class Chat:
         """
         await self._wait_for_command(self._last_command)
 
+    async def until_commands_done(self) -> None:
+        """Wait like `used`, also for the commands that were sent meanwhile.
+
+        Pending messages may have been sent after those. Not for callers that hold the lock of the chat's updates.
+        """
+        await self.used()
+        while self._updates.users:
+            await self._updates.until_unused()
+            await self.used()
+
     async def _wait_for_command(self, command: asyncio.Task[None] | None) -> None:
         if command is not None and not command.done() and not self.prompts.waiting:
             asked = asyncio.ensure_future(self.prompts.asked.wait())
@@ -247,10 +262,10 @@ class Chat:
             asked.cancel()
 
     def _resume(self, conversation: SessionRunner) -> None:
-        """Process the pending messages of a session after the commands that were sent before it was opened."""
+        """Process the pending messages of a session after the commands that were sent before them."""
 
         async def resume_after_commands() -> None:
-            await self.used()
+            await self.until_commands_done()
             if self.active_session.is_open and self.active_session.chat.conversation is conversation:
                 conversation.wake()
 
@@ -343,7 +358,7 @@ class Chat:
     def _leave_turn(self) -> None:
         """Stop showing the running turn and release this chat, because its session has moved."""
         self.view.leave()
-        self.release()
+        self._release()
 
     def _notify_outage(self) -> None:
         """Notify this chat, once per outage, that a turn is waiting for the store."""

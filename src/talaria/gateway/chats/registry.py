@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Container, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from weakref import WeakValueDictionary
@@ -12,6 +12,7 @@ from msgspec import structs
 
 from talaria.contracts.store import Store, Transaction
 from talaria.core.addresses import Address
+from talaria.core.aio import QueuedLock
 from talaria.core.errors import Refused, StoreError, TalariaError
 from talaria.core.ids import SessionId, WorkerId
 from talaria.core.session_context import SessionContext, bound
@@ -62,7 +63,7 @@ class ChatRegistry:
         )
         self._opening_gate = asyncio.Semaphore(_MAX_OPENING)
         self._retries: dict[SessionId, tuple[int, float]] = {}
-        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._updates: WeakValueDictionary[str, QueuedLock] = WeakValueDictionary()
         self.closed = False
 
     def __len__(self) -> int:
@@ -86,8 +87,12 @@ class ChatRegistry:
         self, key: str, address: Address, session_id: SessionId, version: SessionVersion | None = None
     ) -> AsyncIterator[Chat]:
         """Use a chat like `using`, one caller at a time in the order of their calls."""
-        async with self._locks.setdefault(key, asyncio.Lock()), self.using(key, address, session_id, version) as chat:
+        async with self._updates_of(key), self.using(key, address, session_id, version) as chat:
             yield chat
+
+    def _updates_of(self, key: str) -> QueuedLock:
+        """Return the lock that each update of a chat holds while it is dispatched."""
+        return self._updates.setdefault(key, QueuedLock())
 
     @asynccontextmanager
     async def using(
@@ -182,12 +187,15 @@ class ChatRegistry:
     async def wake(self, session_id: SessionId, key: str, address: Address) -> None:
         """Process the pending work of a session: its inbox, and its goal if no process follows it."""
         try:
-            async with self.in_turn(key, address, session_id) as chat:
-                await chat.used()
-                conversation = chat.active_session.chat.conversation
-                if not conversation.has_running_work:
-                    conversation.follow()
-                conversation.wake()
+            async with AsyncExitStack() as stack:
+                async with self._updates_of(key):
+                    chat = await stack.enter_async_context(self.using(key, address, session_id))
+                await chat.until_commands_done()
+                if self.find(key) is chat:  # if another chat has replaced it, that one resumes the session
+                    conversation = chat.active_session.chat.conversation
+                    if not conversation.has_running_work:
+                        conversation.follow()
+                    conversation.wake()
             self._retries.pop(session_id, None)
         except StoreError as error:
             with bound(SessionContext(session_id=session_id, platform=address.platform)):
@@ -213,7 +221,7 @@ class ChatRegistry:
         self, key: str, address: Address, session_id: SessionId, agent_version: AgentVersion | None
     ) -> Chat:
         chat = self._make(key, address)
-        chat.release = lambda: self.release(key)
+        chat.register(self._updates_of(key), lambda: self.release(key))
         chat.active_session.request = structs.replace(chat.active_session.request, session=ResumeSession(session_id))
         async with self._opening_gate:
             if not self.closed:
