@@ -1,8 +1,10 @@
 """The chat on a terminal, driven by keys, with a scripted model."""
 
 import asyncio
+import contextlib
 import os
 import re
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -133,6 +135,29 @@ async def test_message_typed_during_a_turn_can_steer_it(program: Program, server
         await asyncio.to_thread(pipe.write_text, "go on\n")
         await screen.wait_for("En français.")
     assert server.received[1].json["messages"][-1]["content"] == "in French"
+
+
+async def test_message_is_shown_as_queued_only_if_it_is_stored(program: Program, server: ModelServer) -> None:
+    folder = program.home / "profiles" / "default"
+    config = folder / "config.toml"
+    config.write_text(config.read_text() + "[store]\nbusy_timeout_seconds = 0.1\n")
+    server.script(Say(calls=[Ask("terminal", {"command": "cat go"})]), Say("Done."), Say("Thirdly."))
+    pipe = program.home / "work" / "go"
+    async with opened(program) as screen:
+        await ready(screen)
+        os.mkfifo(pipe)
+        await say(screen, "first")
+        await screen.wait_for(re.compile(r"^[⠋-⠿] .*cat go", re.MULTILINE))
+        with contextlib.closing(sqlite3.connect(folder / "talaria.db", isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            await say(screen, "second")
+            await screen.wait_for("was locked by another process")
+            other.execute("ROLLBACK")
+        await say(screen, "third")
+        await screen.wait_for("queued: third")
+        assert "second" not in screen.text
+        await asyncio.to_thread(pipe.write_text, "go on\n")
+        await screen.wait_for("Thirdly.")
 
 
 async def test_a_question_offers_its_choices_and_a_free_answer(program: Program, server: ModelServer) -> None:

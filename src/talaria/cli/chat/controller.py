@@ -145,8 +145,8 @@ class ChatController:
         self._load_commands()
         self._chat_screen.show("Trusted. Its commands work now; its skills work from the next conversation.")
 
-    async def act(self, text: str, pictures: Sequence[Image] = ()) -> None:
-        """Run a command or shell line, or send a message; errors are shown, not raised."""
+    async def act(self, text: str, pictures: Sequence[Image] = ()) -> bool:
+        """Run a command or shell line, or store a message; an error is shown, and ``False`` returned."""
         try:
             if is_command(text):
                 await run_command(text, self.context())
@@ -158,6 +158,8 @@ class ChatController:
                 await self._send(text, pictures)
         except TalariaError as error:
             self._chat_screen.show(error.for_owner)
+            return False
+        return True
 
     def stop(self) -> bool:
         """Stop the running turn and custom shell commands; ``False`` if nothing was running.

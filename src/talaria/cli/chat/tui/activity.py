@@ -86,6 +86,14 @@ class FinishedCall(Struct, frozen=True):
     diff: str = ""
 
 
+class _PendingMessage(Struct):
+    """Message that waits for the running turn; it is shown as queued once it is stored."""
+
+    text: str
+    shown: str
+    is_stored: bool = False
+
+
 class Activity:
     """View that turns events into text; `tick` redraws it at a limited rate.
 
@@ -106,7 +114,7 @@ class Activity:
         self._began: float | None = None
         self._replying = False
         self._thought = ""
-        self._pending_messages: list[tuple[str, str]] = []
+        self._pending_messages: list[_PendingMessage] = []
         self._asked_diff = ""
         self._spaced = True
         self._changed = False
@@ -165,16 +173,25 @@ class Activity:
     def add_user_message(self, shown: str, pictures: Sequence[str] = (), *, pending: str | None = None) -> None:
         """Print the user's message.
 
-        ``pending`` is the full text of a message that waits for the running turn: it is printed when the turn ends, or
-        when the message joins it.
+        ``pending`` is the full text of a message that will wait for the running turn: it is printed when the turn ends,
+        or when the message joins it. `settle_pending` reports when it was stored.
         """
         named = [f"[{Path(picture).name}]" for picture in pictures]
         text = " ".join([shown, *named]).strip()
         if pending is not None:
-            self._pending_messages.append((pending, text))
+            self._pending_messages.append(_PendingMessage(pending, text))
         else:
             self.space()
             self.add(self._render_user_message(text))
+        self._changed = True
+
+    def settle_pending(self, text: str, *, is_stored: bool) -> None:
+        """Show a pending message as queued, or forget it if it could not be stored."""
+        message = next((one for one in self._pending_messages if one.text == text and not one.is_stored), None)
+        if message is not None and is_stored:
+            message.is_stored = True
+        elif message is not None:
+            self._pending_messages.remove(message)
         self._changed = True
 
     def add_author_message(self, text: str, author: str) -> None:
@@ -198,8 +215,8 @@ class Activity:
                 self._follow_call(event)
             case PersonJoined(text):
                 self._end_reply()
-                shown = [display for complete, display in self._pending_messages if complete == text]
-                self._pending_messages = [one for one in self._pending_messages if one[0] != text]
+                shown = [one.shown for one in self._pending_messages if one.text == text]
+                self._pending_messages = [one for one in self._pending_messages if one.text != text]
                 self.add_user_message(shown[0] if shown else text)
             case Noticed(text, lasting):
                 self._add_notice(text, lasting=lasting)
@@ -274,7 +291,7 @@ class Activity:
                 self.add(render_notice(text, self._theme, self._theme.error, self._printer.width))
         self.space()
         if self._pending_messages:
-            self.add(self._render_user_message(self._pending_messages.pop(0)[1]))
+            self.add(self._render_user_message(self._pending_messages.pop(0).shown))
 
     def _render_user_message(self, text: str) -> str:
         first, *rest = text.split("\n")
@@ -347,7 +364,9 @@ class Activity:
             line = self._fit(f"{frame} {doing} {now - self._began:.0f} s  (Esc stops)", "")
             parts.append(self._styled(line, self._theme.dim))
         parts += [
-            self._styled(self._fit(f"  queued: {text}", ""), self._theme.dim) for _, text in self._pending_messages
+            self._styled(self._fit(f"  queued: {one.shown}", ""), self._theme.dim)
+            for one in self._pending_messages
+            if one.is_stored
         ]
         lines = "\n".join(part.rstrip("\n") for part in parts if part).split("\n")
         return "\n".join(lines[-max(_MIN_LIVE_ROWS, self._printer.height - _ROWS_BELOW) :])

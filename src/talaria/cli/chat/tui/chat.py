@@ -289,7 +289,9 @@ class LiveChat:
         if text != "/paste":
             pictures = [image.source for image in typed.pictures]
             self._activity.add_user_message(typed.shown, pictures, pending=text if is_pending else None)
-        await self._controller.act(text, typed.pictures)
+        is_done = await self._controller.act(text, typed.pictures)
+        if is_pending:
+            self._activity.settle_pending(text, is_stored=is_done)
         if self._screen.is_leaving:
             self._prompt.leave()
         self._redraw_needed.set()
