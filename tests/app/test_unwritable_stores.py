@@ -77,6 +77,7 @@ def test_store_that_cannot_be_written_can_be_read(disk: Disk, trouble: str, clea
     assert "[lighthouse]" in disk.result("search")
     reason = "disk is full" if trouble == _FILL else "ead-only file system"
     assert reason in disk.result("rename").lower() or "is read-only" in disk.result("rename")
+    assert trouble != _FILL or "is full, so nothing can be saved." in disk.result("doctor")
     assert "Traceback" not in disk.result("rename") + disk.result("doctor")
 
 

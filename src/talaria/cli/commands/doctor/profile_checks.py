@@ -123,7 +123,9 @@ def check_disk(services: Services) -> Iterator[Finding]:
     while not folder.is_dir():
         folder = folder.parent
     free = shutil.disk_usage(folder).free
-    if free // _MEGABYTE < minimum:
+    if free < _MEGABYTE:
+        yield fault(f"The disk of {folder} is full, so nothing can be saved.", "Free some space.")
+    elif free // _MEGABYTE < minimum:
         yield warning(
             f"Only {_format_size(free)} free at {folder}.",
             f"Free some space; `doctor.min_free_megabytes` is {minimum}. `talaria sessions prune` helps.",
