@@ -44,34 +44,6 @@ async def run_with(work: Coroutine[Any, Any, T], companion: Coroutine[Any, Any, 
     return result
 
 
-class QueuedLock:
-    """Lock that callers get in the order of their calls; ``users`` counts those who hold it or wait for it."""
-
-    def __init__(self) -> None:
-        self.users = 0
-        self._lock = asyncio.Lock()
-
-    async def __aenter__(self) -> None:
-        self.users += 1
-        try:
-            await self._lock.acquire()
-        except BaseException:
-            self.users -= 1
-            raise
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.users -= 1
-        self._lock.release()
-
-    async def until_unused(self) -> None:
-        """Wait until nobody holds the lock or waits for it; returns without a pause if that is so already."""
-        while self.users:
-            async with self._lock:
-                pass
-
-
 def first_error(errors: BaseExceptionGroup[BaseException]) -> BaseException:
     """Return the error that made a task group fail first."""
     error = errors.exceptions[0]

@@ -14,10 +14,10 @@ from talaria.contracts.background_processes import BackgroundProcess
 from talaria.contracts.platform import Incoming, PlatformCapabilities, Sender
 from talaria.contracts.store import Transaction
 from talaria.core.addresses import Address, ReplyRoute
-from talaria.core.aio import QueuedLock
 from talaria.core.messages import Message, Text
 from talaria.core.os_processes import is_running
 from talaria.gateway.chats.chat import Chat
+from talaria.gateway.chats.registry import UpdateLock
 from talaria.goals.goal import read_goal
 from talaria.runtime.active_session import bind_session
 from talaria.runtime.live.control import redirect_running_turn
@@ -279,7 +279,7 @@ async def test_session_that_returns_after_its_turn_was_handed_off_answers(
     async with run_gateway(tmp_path, network.platform(), server.url, settings=OWNED) as gateway:
         await say(network, "ann", "Hello")
         session_id, store = chat_of(gateway, "ann").active_session.session_id, gateway.application.store
-        chat_of(gateway, "ann").register(QueuedLock(), lambda: False)  # the turn ends before the notice of its move
+        chat_of(gateway, "ann").release = lambda: False  # the turn ends before the notice that it was moved arrives
         network.say("ann", "Wait", sender="ann")
         await until(lambda: store.read(lambda tx: len(tx.turns.find(session_id)) == 2))
         await until(lambda: store.read(lambda tx: not tx.turns.find(session_id, running=True)))
@@ -305,8 +305,8 @@ async def test_message_that_was_moved_by_a_reset_waits_for_the_updates_before_it
         await until(lambda: any(received.question == "Later" for received in server.received))
 
 
-async def test_queued_lock_is_awaited_until_its_last_user_has_released_it() -> None:
-    lock, order = QueuedLock(), list[str]()
+async def test_updates_of_a_chat_are_awaited_until_the_last_is_dispatched() -> None:
+    lock, order = UpdateLock(), list[str]()
 
     async def use(name: str) -> None:
         async with lock:
@@ -315,11 +315,12 @@ async def test_queued_lock_is_awaited_until_its_last_user_has_released_it() -> N
     async with asyncio.TaskGroup() as group:
         async with lock:
             users = [group.create_task(use(name)) for name in "abc"]
-            waiting = group.create_task(lock.until_unused())
+            waiting = group.create_task(lock.wait_for_updates())
             await asyncio.sleep(0)
             users[1].cancel()
             users.append(group.create_task(use("d")))
             await asyncio.sleep(0)
-            assert (order, lock.users, waiting.done()) == ([], 4, False)
-        await waiting
-        assert (order, lock.users) == (["a", "c", "d"], 0)
+            assert (order, waiting.done()) == ([], False)
+        assert await waiting
+        assert order == ["a", "c", "d"]
+        assert not await lock.wait_for_updates()

@@ -21,7 +21,7 @@ from talaria.contracts.provider import Effort, ModelInfo
 from talaria.contracts.store import Transaction
 from talaria.contracts.turns import AfterCommit, ModelStep, TurnResult
 from talaria.core.addresses import Address
-from talaria.core.aio import QueuedLock, retry_write
+from talaria.core.aio import retry_write
 from talaria.core.errors import PlatformError
 from talaria.core.events import (
     Noticed,
@@ -97,7 +97,7 @@ class Chat:
     """Live chat with its open session; a surface for commands and an entry of the agent cache.
 
     ``at_work`` is true while this process runs a turn here. While another process does, ``notify_remote_turn`` notifies
-    it of new messages.
+    it of new messages. ``release`` evicts this chat from the registry.
     """
 
     def __init__(
@@ -116,8 +116,8 @@ class Chat:
         self._posts: set[asyncio.Task[None]] = set()
         self.at_work = False
         self.notify_remote_turn: Callable[[str], Awaitable[None]] | None = None
-        self._updates = QueuedLock()
-        self._release: Callable[[], object] = lambda: None
+        self.release: Callable[[], object] = lambda: None
+        self._wait_for_updates: Callable[[], Awaitable[bool]] | None = None
         self._network = network
         self._jobs = jobs
         self.prompts = ChoicePrompts(
@@ -149,10 +149,6 @@ class Chat:
         )
         self.active_session.resume = self._resume
 
-    def register(self, updates: QueuedLock, release: Callable[[], object]) -> None:
-        """Set the lock that each update of this chat holds while it is dispatched, and how the chat is evicted."""
-        self._updates, self._release = updates, release
-
     @property
     def display(self) -> Display:
         """Return what is shown in addition to replies: as chosen in this chat, else by the network's settings."""
@@ -177,11 +173,19 @@ class Chat:
         """Return whether work is running, a goal is waiting for its time, or the session is being switched."""
         return not self.active_session.is_open or self.active_session.chat.conversation.has_running_work
 
-    async def open(self, agent_version: AgentVersion | None = None) -> None:
+    async def open(
+        self,
+        agent_version: AgentVersion | None,
+        *,
+        wait_for_updates: Callable[[], Awaitable[bool]],
+        release: Callable[[], object],
+    ) -> None:
         """Open the session of this chat.
 
-        ``agent_version`` was read before the call, so the agent is at least as new.
+        ``agent_version`` was read before the call, so the agent is at least as new. ``wait_for_updates`` waits for the
+        updates of this chat that are being dispatched, and returns whether there were any.
         """
+        self._wait_for_updates, self.release = wait_for_updates, release
         self._chosen_display = await self.active_session.store.read(self._read_display)
         await self.active_session.open()
         self.agent_version = agent_version
@@ -230,7 +234,7 @@ class Chat:
 
         ``busy`` says what the message does while a turn is running: wait, interrupt it or steer it.
         """
-        await self.used()
+        await self._finish_last_command()
         conversation = self.active_session.chat.conversation
         if busy == "interrupt":
             conversation.interrupt(item)
@@ -238,22 +242,18 @@ class Chat:
         if self.notify_remote_turn is not None:
             await self.notify_remote_turn(busy)
 
-    async def used(self) -> None:
-        """Wait until the last command is done and its replies are queued, or until it asks a question.
+    async def finish_commands(self) -> None:
+        """Wait for all commands, also those that are sent meanwhile, because pending messages may be newer than them.
 
-        Waits at most 30 seconds.
+        Not for callers that hold the lock of the chat's updates.
         """
+        await self._finish_last_command()
+        while self._wait_for_updates is not None and await self._wait_for_updates():
+            await self._finish_last_command()
+
+    async def _finish_last_command(self) -> None:
+        """Wait until the replies of the last command are queued, or it asks a question; at most 30 seconds."""
         await self._wait_for_command(self._last_command)
-
-    async def until_commands_done(self) -> None:
-        """Wait like `used`, also for the commands that were sent meanwhile.
-
-        Pending messages may have been sent after those. Not for callers that hold the lock of the chat's updates.
-        """
-        await self.used()
-        while self._updates.users:
-            await self._updates.until_unused()
-            await self.used()
 
     async def _wait_for_command(self, command: asyncio.Task[None] | None) -> None:
         if command is not None and not command.done() and not self.prompts.waiting:
@@ -265,7 +265,7 @@ class Chat:
         """Process the pending messages of a session after the commands that were sent before them."""
 
         async def resume_after_commands() -> None:
-            await self.until_commands_done()
+            await self.finish_commands()
             if self.active_session.is_open and self.active_session.chat.conversation is conversation:
                 conversation.wake()
 
@@ -358,7 +358,7 @@ class Chat:
     def _leave_turn(self) -> None:
         """Stop showing the running turn and release this chat, because its session has moved."""
         self.view.leave()
-        self._release()
+        self.release()
 
     def _notify_outage(self) -> None:
         """Notify this chat, once per outage, that a turn is waiting for the store."""

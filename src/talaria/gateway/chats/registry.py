@@ -6,13 +6,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Container, Seque
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from types import TracebackType
 from weakref import WeakValueDictionary
 
 from msgspec import structs
 
 from talaria.contracts.store import Store, Transaction
 from talaria.core.addresses import Address
-from talaria.core.aio import QueuedLock
 from talaria.core.errors import Refused, StoreError, TalariaError
 from talaria.core.ids import SessionId, WorkerId
 from talaria.core.session_context import SessionContext, bound
@@ -31,6 +31,36 @@ _MAX_OPENING = 12  # opening one blocks the others for about a millisecond
 PendingChat = tuple[SessionId, str, Address]
 
 log = logging.getLogger(__name__)
+
+
+class UpdateLock:
+    """Lock that the updates of a chat hold while they are dispatched, in the order of their arrival."""
+
+    def __init__(self) -> None:
+        self._users = 0
+        self._lock = asyncio.Lock()
+
+    async def __aenter__(self) -> None:
+        self._users += 1
+        try:
+            await self._lock.acquire()
+        except BaseException:
+            self._users -= 1
+            raise
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._users -= 1
+        self._lock.release()
+
+    async def wait_for_updates(self) -> bool:
+        """Wait until no update holds the lock or waits for it; return whether one did, without a pause if not."""
+        had_updates = self._users > 0
+        while self._users:
+            async with self._lock:
+                pass
+        return had_updates
 
 
 class ChatRegistry:
@@ -63,7 +93,7 @@ class ChatRegistry:
         )
         self._opening_gate = asyncio.Semaphore(_MAX_OPENING)
         self._retries: dict[SessionId, tuple[int, float]] = {}
-        self._updates: WeakValueDictionary[str, QueuedLock] = WeakValueDictionary()
+        self._updates: WeakValueDictionary[str, UpdateLock] = WeakValueDictionary()
         self.closed = False
 
     def __len__(self) -> int:
@@ -90,9 +120,12 @@ class ChatRegistry:
         async with self._updates_of(key), self.using(key, address, session_id, version) as chat:
             yield chat
 
-    def _updates_of(self, key: str) -> QueuedLock:
+    def _updates_of(self, key: str) -> UpdateLock:
         """Return the lock that each update of a chat holds while it is dispatched."""
-        return self._updates.setdefault(key, QueuedLock())
+        lock = self._updates.get(key)
+        if lock is None:
+            lock = self._updates[key] = UpdateLock()
+        return lock
 
     @asynccontextmanager
     async def using(
@@ -190,7 +223,7 @@ class ChatRegistry:
             async with AsyncExitStack() as stack:
                 async with self._updates_of(key):
                     chat = await stack.enter_async_context(self.using(key, address, session_id))
-                await chat.until_commands_done()
+                await chat.finish_commands()
                 if self.find(key) is chat:  # if another chat has replaced it, that one resumes the session
                     conversation = chat.active_session.chat.conversation
                     if not conversation.has_running_work:
@@ -221,11 +254,14 @@ class ChatRegistry:
         self, key: str, address: Address, session_id: SessionId, agent_version: AgentVersion | None
     ) -> Chat:
         chat = self._make(key, address)
-        chat.register(self._updates_of(key), lambda: self.release(key))
         chat.active_session.request = structs.replace(chat.active_session.request, session=ResumeSession(session_id))
         async with self._opening_gate:
             if not self.closed:
-                await chat.open(agent_version)
+                await chat.open(
+                    agent_version,
+                    wait_for_updates=self._updates_of(key).wait_for_updates,
+                    release=lambda: self.release(key),
+                )
         if self.closed:  # possibly set while the chat was being opened
             await _close_chat(chat)
             raise Refused("The gateway is stopping. Pending messages are answered at the next start.")
