@@ -143,10 +143,10 @@ async def _start_once(program: Prompt) -> Start:
     async with open_screen(program.command, env=program.environment) as screen:
         await _await_prompt(screen, program)
         await screen.type(_KEY)
-        await screen.wait_until(lambda: _KEY in screen.cursor_line, wanted="the key")
+        await screen.wait_until(lambda: _KEY in screen.cursor_line, expected="the key")
         wall, cpu = screen.changed_at - begun, cpu_seconds(screen.process.pid)
         await screen.press("backspace")
-        await screen.wait_until(lambda: _KEY not in screen.cursor_line, wanted="no key")
+        await screen.wait_until(lambda: _KEY not in screen.cursor_line, expected="no key")
         return Start(wall, cpu, max(await _type(screen, program, _LOAD_SECONDS)))
 
 
@@ -209,7 +209,7 @@ async def _await_prompt(screen: Screen, program: Prompt) -> None:
     await screen.wait_until(
         lambda: screen.cursor_line.startswith(program.marks) and screen.cursor.column == 2,
         seconds=60,
-        wanted="a prompt",
+        expected="a prompt",
     )
 
 

@@ -126,7 +126,7 @@ async def _start_processes(home: Path, count: int) -> list[BackgroundProcess]:
     """Start processes of a worker that has ended, so that the next gateway adopts them."""
     store = open_sqlite_store(_store_file(home))
     outputs = FullOutputs(home / "profiles" / "default" / "outputs")
-    supervisor = Supervisor(store, _ended_worker(), outputs.place, _NoReports())
+    supervisor = Supervisor(store, _ended_worker(), outputs.folder_of, _NoReports())
     request = ProcessRequest(
         command="sleep",
         argv=("sleep", "3600"),

@@ -85,7 +85,7 @@ def test_codes_per_minute_are_limited_per_network(mine: Transaction) -> None:
 
 def test_an_approved_sender_is_notified_in_their_chat(database: Database) -> None:
     chat = Address("telegram", "chat-of-ann")
-    code = database.write(lambda tx: offer_code(tx, ANN, place=chat))
+    code = database.write(lambda tx: offer_code(tx, ANN, address=chat))
     assert code is not None
     assert approve(database, "ABCDEFGH") is None
     assert database.read(lambda tx: tx.outbox.find()) == []
@@ -101,7 +101,7 @@ def test_an_approved_sender_is_notified_in_their_chat(database: Database) -> Non
 def test_addresses_of_expired_requests_are_deleted(database: Database, clock: SettableClock) -> None:
     for number in range(3):
         database.write(
-            partial(offer_code, person=PairedPerson("telegram", str(number)), place=Address("telegram", "1"))
+            partial(offer_code, person=PairedPerson("telegram", str(number)), address=Address("telegram", "1"))
         )
         clock.advance(RULES.code_life)
     assert len(database.read(PAIRING_ADDRESS.keys)) == 1
@@ -140,7 +140,7 @@ def test_pairing_text_has_the_approval_command_and_expiry() -> None:
 
 def test_pairing_request_is_approved_without_its_code(database: Database) -> None:
     chat = Address("telegram", "1")
-    database.write(lambda tx: offer_code(tx, ANN, place=chat))
+    database.write(lambda tx: offer_code(tx, ANN, address=chat))
     assert database.write(lambda tx: approve_request(tx, "telegram", "1")) == structs.replace(ANN, since=NOON)
     assert database.read(lambda tx: tx.pairing.is_paired("telegram", "1"))
     with pytest.raises(NotFound, match="expired"):

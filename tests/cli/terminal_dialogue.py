@@ -25,7 +25,7 @@ class Dialogue:
         """Wait until the cursor is after this question, below the last answer."""
         await self.screen.wait_until(
             lambda: self.screen.cursor.row > self._row and self.screen.cursor_line.startswith(question),
-            wanted=f"the question {question!r}",
+            expected=f"the question {question!r}",
         )
 
     async def answer(self, question: str, answer: str = "") -> None:

@@ -125,7 +125,7 @@ async def test_judge_prompt_has_goal_evidence_and_processes_and_cuts_a_long_repl
         session_id=agent_session.session_id,
         command="make long",
         folder="/",
-        place="/",
+        files_folder="/",
         machine="m",
         host="h",
         watcher=new_worker_id(),

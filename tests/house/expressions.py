@@ -33,7 +33,7 @@ _PAIRED = "a0 \n\"'`*_[(<|\\-.:"
 class Expression(NamedTuple):
     """One expression, its module and line, and whether it is only matched at the beginning of a text."""
 
-    place: str
+    location: str
     compiled: "re.Pattern[str]"
     anchored: bool
 
@@ -155,7 +155,7 @@ def main() -> None:
         try:
             try_out(expression)
         except _TooSlow:
-            sys.stdout.write(f"{expression.place}: {expression.compiled.pattern}\n")
+            sys.stdout.write(f"{expression.location}: {expression.compiled.pattern}\n")
         finally:
             signal.setitimer(signal.ITIMER_VIRTUAL, 0)
 

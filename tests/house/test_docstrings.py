@@ -28,11 +28,11 @@ def is_long(line: str) -> bool:
 
 
 def test_no_docstring_starts_as_a_riddle() -> None:
-    assert [f"{place}: {line}" for place, line in first_lines() if is_riddle(line)] == []
+    assert [f"{location}: {line}" for location, line in first_lines() if is_riddle(line)] == []
 
 
 def test_no_first_line_is_longer_than_20_words() -> None:
-    assert [f"{place}: {line}" for place, line in first_lines() if is_long(line)] == []
+    assert [f"{location}: {line}" for location, line in first_lines() if is_long(line)] == []
 
 
 @pytest.mark.parametrize("line", ["What arrives from a network.", "Whether it is idle.", "How many there are."])

@@ -40,9 +40,9 @@ _BEHIND_COMMAND = re.compile(r"\s+[#<>].*|\)$")
 _OURS = re.compile(r"(?:src|tests|bench|scripts|docs|requirements)/[\w./-]*")
 _PYTHON = re.compile(r"^ *```python$", re.MULTILINE)
 PROGRAMS = [
-    (path, place)
+    (path, index)
     for path in [ROOT / "README.md", *files("docs/how-to", suffix=".md")]
-    for place in range(len(_PYTHON.findall(path.read_text())))
+    for index in range(len(_PYTHON.findall(path.read_text())))
 ]
 
 
@@ -206,8 +206,8 @@ def test_setup_examples_read_only_secrets_from_files_or_variables(path: Path) ->
 def test_make_targets_exist(path: Path) -> None:
     targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     lines = [*shell_lines(path), *_INLINE.findall(prose(path))]
-    wanted = [found[1] for line in lines if (found := re.match(r"(?:\w+=\S+ )?make (\w+)", line))]
-    assert [target for target in wanted if target not in targets] == []
+    named = [found[1] for line in lines if (found := re.match(r"(?:\w+=\S+ )?make (\w+)", line))]
+    assert [target for target in named if target not in targets] == []
 
 
 @pytest.mark.parametrize("path", WRITTEN, ids=name)

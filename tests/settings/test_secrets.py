@@ -37,7 +37,7 @@ def test_values_may_be_quoted_exported_and_commented(profile: Profile) -> None:
         "F": "a=b",
     }
     assert secrets.get("E") is None
-    assert str(secrets.place("C")) == f"{profile.secrets_file}:5"
+    assert str(secrets.locate("C")) == f"{profile.secrets_file}:5"
 
 
 def test_the_environment_wins_over_the_file(profile: Profile) -> None:
@@ -46,12 +46,12 @@ def test_the_environment_wins_over_the_file(profile: Profile) -> None:
     assert secrets.get("OPENAI_API_KEY") == "environment"
     assert secrets.get("GROQ_API_KEY") == "file"
     assert secrets.names() == ("OPENAI_API_KEY", "GROQ_API_KEY")
-    assert str(secrets.place("OPENAI_API_KEY")) == "environment variable OPENAI_API_KEY"
+    assert str(secrets.locate("OPENAI_API_KEY")) == "environment variable OPENAI_API_KEY"
 
 
 def test_a_profile_without_a_file_has_no_secrets_and_no_faults(profile: Profile) -> None:
     secrets = read_secrets(profile, {})
-    assert (secrets.names(), secrets.faults, secrets.get("X"), secrets.place("X")) == ((), (), None, None)
+    assert (secrets.names(), secrets.faults, secrets.get("X"), secrets.locate("X")) == ((), (), None, None)
 
 
 def test_invalid_line_is_a_fault_that_does_not_show_its_content(profile: Profile) -> None:

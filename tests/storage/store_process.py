@@ -109,10 +109,10 @@ def started_runs(database: Database) -> list[str]:
     return [job.name for job in database.read(lambda tx: tx.jobs.find(due=True)) if begins(job)]
 
 
-def open_first(store_location: StoreLocation, *places: str) -> None:
+def open_first(store_location: StoreLocation, *locations: str) -> None:
     """Open stores that may not exist yet, and report how many processes have written to each before."""
     wait_for_start()
-    answer([_opened(StoreLocation(store_location.engine, *where.split("\n"))) for where in places])
+    answer([_opened(StoreLocation(store_location.engine, *where.split("\n"))) for where in locations])
 
 
 def _opened(store_location: StoreLocation) -> int | str:

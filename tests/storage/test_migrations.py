@@ -232,17 +232,17 @@ def test_new_file_has_the_application_id_and_is_private(new_sqlite_location: Sto
 
 def test_eight_processes_can_open_a_new_store_at_once(store_location: StoreLocation) -> None:
     if store_location.engine == "sqlite":
-        places = [StoreLocation("sqlite", f"{store_location.address}.{number}") for number in range(20)]
+        locations = [StoreLocation("sqlite", f"{store_location.address}.{number}") for number in range(20)]
     else:
-        places = [
+        locations = [
             StoreLocation("postgres", store_location.address, f"{store_location.schema}_{number}")
             for number in range(5)
         ]
-    with start_workers(8, "open", store_location, *(f"{one.address}\n{one.schema}" for one in places)) as workers:
+    with start_workers(8, "open", store_location, *(f"{one.address}\n{one.schema}" for one in locations)) as workers:
         reports: list[list[int | str]] = first_answers(workers)
-    for one in places:
+    for one in locations:
         one.drop()
-    assert [sorted(report, key=str) for report in zip(*reports, strict=True)] == [list(range(8))] * len(places)
+    assert [sorted(report, key=str) for report in zip(*reports, strict=True)] == [list(range(8))] * len(locations)
 
 
 def handoff_state(session_id: SessionId, tx: Transaction) -> HandoffState | None:

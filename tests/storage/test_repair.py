@@ -51,11 +51,11 @@ def create_store(path: Path, messages: int) -> Path:
     return path
 
 
-def damage(file: Path, seed: int, places: int) -> bytes:
+def damage(file: Path, seed: int, count: int) -> bytes:
     """Overwrite 64 bytes at random offsets of a file and return the resulting bytes."""
     chance = random.Random(seed)
     content = bytearray(file.read_bytes())
-    for _ in range(places):
+    for _ in range(count):
         start = chance.randrange(len(content) - 64)
         content[start : start + 64] = chance.randbytes(64)
     file.write_bytes(content)
@@ -76,17 +76,17 @@ def stored_messages(file: Path) -> int:
         database.close()
 
 
-@pytest.mark.parametrize("places", [5, 50])
+@pytest.mark.parametrize("count", [5, 50])
 @pytest.mark.parametrize("seed", range(12))
-def test_random_damage_is_found_and_the_rest_recovered(file: Path, seed: int, places: int) -> None:
-    broken = damage(file, seed, places)
+def test_random_damage_is_found_and_the_rest_recovered(file: Path, seed: int, count: int) -> None:
+    broken = damage(file, seed, count)
     assert find_damage(file) != [] or stored_messages(file) == ALL
     recovery = recover(file)
     assert recovery.kept.read_bytes() == broken
     assert find_damage(file) == []
     assert stored_messages(file) == recovery.messages
     assert recovery.messages + recovery.lost_messages >= ALL
-    assert recovery.messages >= ALL * (0.9 if places == 5 else 0.3)
+    assert recovery.messages >= ALL * (0.9 if count == 5 else 0.3)
 
 
 def test_text_that_is_not_utf_8_is_damage_and_reported_by_reading(file: Path) -> None:
@@ -151,7 +151,7 @@ def test_damaged_header_is_reported_as_corrupt(file: Path, offset: int, content:
 @pytest.mark.timeout(300)
 def test_repair_killed_at_any_point_is_repeated_or_finished(tmp_path: Path) -> None:
     file = create_store(tmp_path / "talaria.db", FEW_MESSAGES)
-    damage(file, seed=3, places=20)
+    damage(file, seed=3, count=20)
     copy = file.with_name("whole.db")
     copy.write_bytes(file.read_bytes())
     expected = recover(copy).messages
@@ -185,7 +185,7 @@ def largest_file(size: int) -> Iterator[None]:
 
 @pytest.mark.parametrize("share", [0.01, 0.2, 0.5, 0.9, 0.99])
 def test_repair_without_disk_space_changes_nothing(file: Path, share: float) -> None:
-    broken = damage(file, seed=1, places=50)
+    broken = damage(file, seed=1, count=50)
     with largest_file(int(len(broken) * share)), pytest.raises((StoreFull, StoreUnavailable), match="n't be repaired"):
         recover(file)
     assert file.read_bytes() == broken
@@ -203,7 +203,7 @@ def test_no_empty_store_is_created_next_to_a_damaged_one(tmp_path: Path, leftove
 
 
 def test_missing_store_is_recovered_from_the_damaged_copy(file: Path) -> None:
-    damage(file, seed=2, places=5)
+    damage(file, seed=2, count=5)
     file.rename(file.with_name("talaria.db.damaged-20261115T220610582994"))
     file.with_name("talaria.db.recovering").write_bytes(b"")
     with pytest.raises(StoreMissing):

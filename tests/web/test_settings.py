@@ -48,7 +48,7 @@ async def test_a_change_is_written_applied_and_reset(host: Hosted, owner: httpx.
     assert file.read_text().startswith("# mine\n")
     shown = await _setting(owner, "approval.mode")
     assert (shown["value"], shown["source"]) == ("allow-list", "file")
-    assert shown["place"].startswith("line ")
+    assert shown["location"].startswith("line ")
     assert answer.json()["version"] == (await _view(owner))["version"]
     assert (await _change(owner, approval__mode=None)).status_code == 200
     assert (await _setting(owner, "approval.mode"))["source"] == "default"

@@ -27,11 +27,11 @@ PAIRING_ADDRESS = NamedValue("pairing_address", Address)
 
 
 def offer_code(
-    tx: Transaction, person: PairedPerson, rules: PairingRules = RULES, *, place: Address | None = None
+    tx: Transaction, person: PairedPerson, rules: PairingRules = RULES, *, address: Address | None = None
 ) -> str | None:
     """Return a new code for a sender, or ``None`` if they have a valid one or were rate-limited.
 
-    Only a hash of the code is stored. ``place`` is the chat that is notified when the owner approves the code.
+    Only a hash of the code is stored. ``address`` is the chat that is notified when the owner approves the code.
     """
     waiting = [one.user_id for one in tx.pairing.waiting() if one.platform == person.platform]
     if person.user_id in waiting:
@@ -39,7 +39,7 @@ def offer_code(
     code = "".join(secrets.choice(_ALPHABET) for _ in range(_LENGTH))
     if not tx.pairing.offer(person, _hash_code(code, person.platform, _salt(tx)), rules):
         return None
-    _save_address(tx, person, place, [*waiting, person.user_id])
+    _save_address(tx, person, address, [*waiting, person.user_id])
     tx.notify(PAIRING_TOPIC)
     return code
 
@@ -133,14 +133,14 @@ def _notify(tx: Transaction, person: PairedPerson) -> None:
     send_cross_post(tx, cross_post)
 
 
-def _save_address(tx: Transaction, person: PairedPerson, place: Address | None, waiting: list[str]) -> None:
+def _save_address(tx: Transaction, person: PairedPerson, address: Address | None, waiting: list[str]) -> None:
     """Store the chat of a sender while their code is valid, and delete the entries of expired codes."""
     current_keys = {_key(person.platform, one) for one in waiting}
     for key in PAIRING_ADDRESS.keys(tx, _key(person.platform, "")):
         if key not in current_keys:
             PAIRING_ADDRESS.delete(tx, key)
-    if place is not None:
-        PAIRING_ADDRESS.write(tx, _key(person.platform, person.user_id), place)
+    if address is not None:
+        PAIRING_ADDRESS.write(tx, _key(person.platform, person.user_id), address)
 
 
 def _key(platform: str, user_id: str) -> str:

@@ -108,11 +108,11 @@ def is_paired(tx: Transaction, platform: str, ids: Iterable[str]) -> bool:
     return any(tx.pairing.is_paired(platform, one) for one in ids)
 
 
-def may_speak(tx: Transaction, settings: Settings, place: Address, sender: Sender, now: datetime) -> bool:
+def may_speak(tx: Transaction, settings: Settings, address: Address, sender: Sender, now: datetime) -> bool:
     """Return whether a message of this sender would be admitted; one who would get a code is not."""
-    ids = list_user_ids(tx, place.platform, sender.id)
-    probe = Incoming(external_id="", address=place, sender=sender, at=now)
-    decision = Access(settings).decide(probe, lambda: is_paired(tx, place.platform, ids), ids)
+    ids = list_user_ids(tx, address.platform, sender.id)
+    probe = Incoming(external_id="", address=address, sender=sender, at=now)
+    decision = Access(settings).decide(probe, lambda: is_paired(tx, address.platform, ids), ids)
     return isinstance(decision, AccessAllowed)
 
 

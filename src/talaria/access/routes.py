@@ -89,7 +89,7 @@ def _matches(route: RouteSettings, message: RoutedMessage) -> bool:
         (route.chat, address.chat_id),
         (route.thread, address.thread_id),
     )
-    return all(not wanted or wanted == found for wanted, found in pairs) and (
+    return all(not expected or expected == found for expected, found in pairs) and (
         not route.person or route.person in message.people
     )
 

@@ -110,10 +110,10 @@ class SentFileRoutes:
         known = [one for one in objects if one.session_id in own]
         known.sort(key=lambda one: (one.created_at, one.id), reverse=asked.order == "desc")
         if asked.after:
-            place = next((number for number, one in enumerate(known) if one.id == asked.after), None)
-            if place is None:
+            position = next((number for number, one in enumerate(known) if one.id == asked.after), None)
+            if position is None:
                 raise _make_unknown(asked.after, param="after")
-            known = known[place + 1 :]
+            known = known[position + 1 :]
         shown = known[: asked.limit]
         first_id, last_id = (shown[0].id, shown[-1].id) if shown else (None, None)
         return make_json_reply(FileList(shown, first_id, last_id, len(known) > len(shown)))

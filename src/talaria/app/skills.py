@@ -95,9 +95,9 @@ class ProfileSkills(Struct, frozen=True, kw_only=True):
         words = query.lower().split()
         ranked = []
         for info in self.list():
-            places = (info.name, info.about.lower(), self._read_text(info).lower())
-            if words and all(any(word in place for place in places) for word in words):
-                ranked.append((min(_rank(word, places) for word in words), info))
+            fields = (info.name, info.about.lower(), self._read_text(info).lower())
+            if words and all(any(word in field for field in fields) for word in words):
+                ranked.append((min(_rank(word, fields) for word in words), info))
         return [info for _, info in sorted(ranked, key=lambda one: (-one[0], one[1].name))]
 
     def audit(self, name: str) -> SkillAudit:
@@ -287,8 +287,8 @@ class ProfileSkills(Struct, frozen=True, kw_only=True):
         self.on_change()
 
 
-def _rank(word: str, places: tuple[str, str, str]) -> int:
-    return next((rank for rank, place in zip((3, 2, 1), places, strict=True) if word in place), 0)
+def _rank(word: str, fields: tuple[str, str, str]) -> int:
+    return next((rank for rank, field in zip((3, 2, 1), fields, strict=True) if word in field), 0)
 
 
 def _shorten(path: Path) -> str:

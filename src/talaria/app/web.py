@@ -292,7 +292,7 @@ class StoredSessionFiles:
 
     def read_output(self, session_id: SessionId, file_name: str) -> str | None:
         """Return the stored output of a tool, without secrets; ``None`` if there is none with this name."""
-        file = self._outputs.place(session_id) / file_name
+        file = self._outputs.folder_of(session_id) / file_name
         if not _OUTPUT_NAME.fullmatch(file_name) or not file.is_file():
             return None
         with file.open("rb") as stored:

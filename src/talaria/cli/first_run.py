@@ -56,7 +56,7 @@ def describe_discovery(found: Discovery) -> list[str]:
 def _describe_keys(found: Discovery) -> str:
     if not found.keys:
         return ""
-    names = ", ".join(f"{key.name} (in {key.place})" for key in found.keys)
+    names = ", ".join(f"{key.name} (in {key.source})" for key in found.keys)
     return f"Key{'s' if len(found.keys) > 1 else ''} found: {names}."
 
 

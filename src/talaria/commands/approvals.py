@@ -84,9 +84,9 @@ _REVOKE = "revoke"
 
 async def run_approvals(context: CommandContext) -> None:
     """List the rules and approvals that apply here, or revoke an approval."""
-    action, _, wanted = context.arguments.partition(" ")
-    if action == _REVOKE and wanted.strip():
-        revoked = await context.active_session.store.write(lambda tx: revoke_grants(tx, wanted.strip()))
+    action, _, selection = context.arguments.partition(" ")
+    if action == _REVOKE and selection.strip():
+        revoked = await context.active_session.store.write(lambda tx: revoke_grants(tx, selection.strip()))
         context.surface.show(f"Revoked: {_describe_call(revoked[0].tool, revoked[0].pattern)}.")
         return
     if action:

@@ -223,7 +223,7 @@ async def run_debug(context: CommandContext) -> None:
         f"talaria   {identity.version}",
         f"python    {platform.python_version()} on {platform.system()} {platform.release()} {platform.machine()}",
         f"profile   {identity.profile}, {identity.store}",
-        f"place     {context.surface.name}",
+        f"surface   {context.surface.name}",
         f"session   {session_id}, {pluralize(session.message_count if session else 0, 'message')}",
         f"model     {chat.provider}:{chat.model}, {chat.info.context_limit:,} tokens",
         f"tools     {sum(tool.enabled for tool in tools)} of {len(tools)} on",

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 import msgspec
-from msgspec import Struct, structs
+from msgspec import Struct, field, structs
 
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.turns import ProcessRow
@@ -28,18 +28,18 @@ TAIL_BYTES = 1_048_576
 class BackgroundProcess(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A background process; ``pid``, ``started`` and ``machine`` together identify it.
 
-    ``lost`` means it disappeared without an exit code. ``watcher`` is the worker that supervises it, ``place`` the
-    folder of its files, and ``context`` the turn that started it. ``scanned`` is how far its output has been searched
-    for ``patterns``, and ``matches`` the number of reported matches. ``written`` is the last call that wrote to it.
-    ``ended_by`` is who requested its end. ``noticed_at`` is when its end was seen. ``end`` is a call that ends what it
-    started in a sandbox.
+    ``lost`` means it disappeared without an exit code. ``watcher`` is the worker that supervises it, ``files_folder``
+    has its output and exit code, and ``context`` is the turn that started it. ``scanned`` is how far its output has
+    been searched for ``patterns``, and ``matches`` the number of reported matches. ``written`` is the last call that
+    wrote to it. ``ended_by`` is who requested its end. ``noticed_at`` is when its end was seen. ``end`` is a call that
+    ends what it started in a sandbox.
     """
 
     id: str
     session_id: SessionId
     command: str
     folder: str
-    place: str
+    files_folder: str = field(name="place")
     machine: str
     host: str
     watcher: WorkerId
@@ -277,4 +277,4 @@ def read_tail(process: BackgroundProcess, limit: int = TAIL_BYTES) -> str:
 
 def output_file(process: BackgroundProcess) -> Path:
     """Return the file of the output."""
-    return Path(process.place, "out")
+    return Path(process.files_folder, "out")

@@ -129,7 +129,7 @@ class FoundKey(Struct, frozen=True):
 
     name: str
     provider: str
-    place: str
+    source: str
 
 
 class FoundServer(Struct, frozen=True):

@@ -35,14 +35,14 @@ class FileChange(Protocol):
 class ProposedAction(Struct, frozen=True):
     """The action of a call, for the policy to judge and a person to read before it runs.
 
-    ``place`` is the chat or website that something is sent to; empty if only the person sees it. ``change`` is the
-    proposed change of a file, where it can be shown. ``page`` is an action on a web page, ``submit`` one that sends
+    ``destination`` is the chat or website that something is sent to; empty if only the person sees it. ``change`` is
+    the proposed change of a file, where it can be shown. ``page`` is an action on a web page, ``submit`` one that sends
     something there; ``file`` is sent with it.
     """
 
     kind: Literal["command", "code", "read", "write", "fetch", "send", "page", "submit", "skill", "other"]
     target: str
-    place: str = ""
+    destination: str = ""
     change: FileChange | None = None
     file: str = ""
 

@@ -209,8 +209,8 @@ def find_uv(environment: Mapping[str, str]) -> str:
     """Return the path of uv, on the PATH or where its installer puts it; empty if there is none."""
     found = environment.get("UV") or shutil.which("uv", path=environment.get("PATH", os.defpath))
     home = Path(environment.get("HOME") or Path.home())
-    places = (home / place for place in _UV_PLACES)
-    return found or next((str(place) for place in places if os.access(place, os.X_OK)), "")
+    candidates = (home / path for path in _UV_PLACES)
+    return found or next((str(path) for path in candidates if os.access(path, os.X_OK)), "")
 
 
 def _has_pip(python: str) -> bool:

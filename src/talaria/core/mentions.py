@@ -51,9 +51,9 @@ def parse_typed_path(text: str, folder: Path) -> Path:
 def complete_files(typed: str, folder: Path) -> list[str]:
     """Return the mentions, without ``@``, that begin with ``typed``: folders first, hidden files only after a dot."""
     head, slash, tail = typed.rpartition("/")
-    place = folder / Path(head + slash).expanduser() if head or slash else folder
+    parent = folder / Path(head + slash).expanduser() if head or slash else folder
     try:
-        entries = sorted(place.iterdir(), key=lambda entry: (entry.is_file(), entry.name.lower()))
+        entries = sorted(parent.iterdir(), key=lambda entry: (entry.is_file(), entry.name.lower()))
     except (OSError, RuntimeError, ValueError):  # no such folder, user or path
         return []
     found = [entry for entry in entries if _matches(entry.name, tail)][:_MAX_COMPLETIONS]

@@ -88,14 +88,14 @@ def is_nested_deeper(html: str, limit: int) -> bool:
     """Return whether more elements than this are ever open at once, judging by their tags."""
     text, find_tag = html.lower(), re.compile(_TAG).search
     still_open: dict[str, int] = {}
-    depth = place = 0
-    while found := find_tag(text, place):
+    depth = position = 0
+    while found := find_tag(text, position):
         closing, name = found.groups()
-        place = found.end()
+        position = found.end()
         if name in _VOID or name in _OFTEN_LEFT_OPEN:
             continue
         if not closing and name in _TEXT_ONLY:
-            place = text.find(f"</{name}", place) + 1 or len(text)
+            position = text.find(f"</{name}", position) + 1 or len(text)
             continue
         # A closing tag of an element that isn't open closes nothing, and must not hide one that is.
         before = still_open.get(name, 0)

@@ -269,8 +269,8 @@ def _find_user_ids(tx: Transaction, sender: Sender, platform: str) -> tuple[str,
     if set(sender.aliases) <= set(ids):
         return ids
     every = (sender.id, *sender.aliases)
-    places = {one: Address(platform, list_user_ids(tx, platform, one)[0]) for one in every}
-    known = next((one for one in every if tx.bindings.get(build_session_key(places[one]))), sender.id)
+    addresses = {one: Address(platform, list_user_ids(tx, platform, one)[0]) for one in every}
+    known = next((one for one in every if tx.bindings.get(build_session_key(addresses[one]))), sender.id)
     for one in every:
         link_user_ids(tx, platform, known, one)
     return list_user_ids(tx, platform, sender.id)
@@ -281,7 +281,7 @@ def _offer_pairing(tx: Transaction, update: Incoming, platform: str) -> Refusal 
     if update.reaction:
         return Ignored()
     person = PairedPerson(platform=platform, user_id=update.sender.id, name=update.sender.name)
-    code = offer_code(tx, person, place=update.address)
+    code = offer_code(tx, person, address=update.address)
     return Refusal(render_pairing_text(platform, code)) if code else Ignored()
 
 

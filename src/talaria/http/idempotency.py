@@ -73,12 +73,12 @@ class IdempotencyStore:
         if not 0 < len(key) <= _MAX_KEY:
             raise Problem(f"An Idempotency-Key must have 1 to {_MAX_KEY} characters.", code="invalid_idempotency_key")
         digest = hashlib.sha256(b"\n".join((method.encode(), path.encode(), body))).hexdigest()
-        wanted = Reservation(_make_stored_key(caller, key), f"{digest} {self._worker}")
-        found = await self._reserve(wanted)
+        reservation = Reservation(_make_stored_key(caller, key), f"{digest} {self._worker}")
+        found = await self._reserve(reservation)
         if found is not None and found.answer is None and _is_abandoned(found.fingerprint):
-            found = await self._reserve(wanted, instead_of=found.fingerprint)
+            found = await self._reserve(reservation, instead_of=found.fingerprint)
         if found is None:
-            return wanted
+            return reservation
         if found.fingerprint.partition(" ")[0] != digest:
             raise Problem(
                 "This Idempotency-Key was already used for a different request.", 422, code="idempotency_key_reused"
@@ -106,8 +106,8 @@ class IdempotencyStore:
         key, fingerprint = reservation.key, reservation.fingerprint
         await self._store.write(lambda tx: tx.responses.store_answer(key, fingerprint, answer, _TIME_TO_LIVE))
 
-    async def _reserve(self, wanted: Reservation, instead_of: str = "") -> IdempotentAnswer | None:
-        key, fingerprint = wanted.key, wanted.fingerprint
+    async def _reserve(self, reservation: Reservation, instead_of: str = "") -> IdempotentAnswer | None:
+        key, fingerprint = reservation.key, reservation.fingerprint
         return await self._store.write(
             lambda tx: tx.responses.reserve_request(key, fingerprint, self._reserved, instead_of=instead_of)
         )

@@ -217,8 +217,8 @@ class Request(Generic[CallerT]):
         try:
             return msgspec.convert(self.query, kind, strict=False)
         except msgspec.ValidationError as error:
-            sentence, _, place = str(error).partition(" - at `")
-            param = place.rstrip("`").removeprefix("$.") or None
+            sentence, _, location = str(error).partition(" - at `")
+            param = location.rstrip("`").removeprefix("$.") or None
             raise Problem(f"The query is invalid: {sentence}.", param=param, code="invalid_value") from error
 
     def read(self, kind: type[T]) -> T:

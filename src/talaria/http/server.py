@@ -62,7 +62,7 @@ class ConnectionPool:
         return len(self._open)
 
     def admit(self, connection: "LimitedProtocol") -> bool:
-        """Admit a new connection; ``False`` if all places are taken by active requests."""
+        """Admit a new connection; ``False`` if all connections have active requests."""
         if len(self._open) >= self._max_connections:
             oldest = next(iter(self._idle), None)
             if oldest is None:

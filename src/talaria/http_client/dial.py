@@ -85,16 +85,16 @@ async def reach(host: str, port: int, resolve: Resolve | None = None) -> socket.
 class _Race:
     """Attempts that start one after the other: when the previous one has failed or takes too long."""
 
-    def __init__(self, places: Sequence[SocketAddress]) -> None:
-        self._places = places
-        self._failed = [asyncio.Event() for _ in places]
+    def __init__(self, addresses: Sequence[SocketAddress]) -> None:
+        self._addresses = addresses
+        self._failed = [asyncio.Event() for _ in addresses]
         self._trouble: list[OSError] = []
         self._connected: list[socket.socket] = []
         self._tasks: list[asyncio.Task[None]] = []
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
-            self._tasks = [group.create_task(self._attempt(turn)) for turn in range(len(self._places))]
+            self._tasks = [group.create_task(self._attempt(turn)) for turn in range(len(self._addresses))]
 
     def winner(self) -> socket.socket:
         if not self._connected:
@@ -113,7 +113,7 @@ class _Race:
                 async with asyncio.timeout(turn * NEXT_ADDRESS_SECONDS):
                     await self._failed[turn - 1].wait()
         try:
-            self._connected.append(await _connect(*self._places[turn]))
+            self._connected.append(await _connect(*self._addresses[turn]))
         except OSError as error:
             self._trouble.append(error)
             self._failed[turn].set()
@@ -133,11 +133,11 @@ async def resolve_host(host: str, port: int) -> list[SocketAddress]:
             socket.inet_pton(family, host)
             return [(family, (host, port))]
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    places: list[SocketAddress] = [(family, address) for family, _, _, _, address in found]
-    preferred = places[0][0]
-    first = [place for place in places if place[0] == preferred]
-    second = [place for place in places if place[0] != preferred]
-    return [place for place in chain.from_iterable(zip_longest(first, second)) if place is not None]
+    addresses: list[SocketAddress] = [(family, address) for family, _, _, _, address in found]
+    preferred = addresses[0][0]
+    first = [one for one in addresses if one[0] == preferred]
+    second = [one for one in addresses if one[0] != preferred]
+    return [one for one in chain.from_iterable(zip_longest(first, second)) if one is not None]
 
 
 def _inner(ip: IPv6Address) -> IPv4Address | None:

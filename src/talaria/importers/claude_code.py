@@ -192,11 +192,11 @@ def split_threads(name: str, entries: list[Entry], parent: str = "") -> list[Thr
             roots[uuid] = roots.get(above, uuid)
             helpers.setdefault(roots[uuid], []).append(entry)
             continue
-        place = _find_fork(main, above) if _is_prompt(entry) else None
-        if place is not None:
-            left = main[place:]
-            branches.append(Thread(f"{name}#{as_text(left[0].get('uuid'))}", main, name, place))
-            main = main[:place]
+        position = _find_fork(main, above) if _is_prompt(entry) else None
+        if position is not None:
+            left = main[position:]
+            branches.append(Thread(f"{name}#{as_text(left[0].get('uuid'))}", main, name, position))
+            main = main[:position]
         main.append(entry)
     found = [Thread(name, main, parent), *branches]
     return found + [Thread(f"{name}#{root}", chain, name) for root, chain in helpers.items()]
@@ -204,10 +204,14 @@ def split_threads(name: str, entries: list[Entry], parent: str = "") -> list[Thr
 
 def _find_fork(main: list[Entry], above: str) -> int | None:
     """Return where a prompt leaves the main line: after an entry that has others after it, which were spoken."""
-    place = next((number for number, entry in enumerate(main) if entry.get("uuid") == above), None) if above else None
-    if place is None or not any(_is_prompt(entry) or entry.get("type") == "assistant" for entry in main[place + 1 :]):
+    position = (
+        next((number for number, entry in enumerate(main) if entry.get("uuid") == above), None) if above else None
+    )
+    if position is None or not any(
+        _is_prompt(entry) or entry.get("type") == "assistant" for entry in main[position + 1 :]
+    ):
         return None
-    return place + 1
+    return position + 1
 
 
 def _is_prompt(entry: Entry) -> bool:

@@ -93,7 +93,7 @@ def parse_relaxed_json(text: str) -> Any:
         return json.loads(text)
     except ValueError:
         tokens = [found for found in _JSON5.finditer(text) if found.lastgroup != "ignored"]
-        written = [_write_token(token, tokens[place + 1 : place + 2]) for place, token in enumerate(tokens)]
+        written = [_write_token(token, tokens[index + 1 : index + 2]) for index, token in enumerate(tokens)]
         return json.loads("".join(written))
 
 

@@ -93,11 +93,11 @@ class HermesSessions:
         read.read(rows)
         return read.messages, read.summary, read.problems()
 
-    def _select(self, table: str, wanted: Sequence[str]) -> str:
+    def _select(self, table: str, columns: Sequence[str]) -> str:
         present = set(list_columns(self._connection, table))
         if not present:
             raise Refused(f"state.db has no table {table}. It isn't the store of a Hermes that Talaria knows.")
-        return ", ".join(name if name in present else f"NULL AS {name}" for name in wanted)
+        return ", ".join(name if name in present else f"NULL AS {name}" for name in columns)
 
     def _count_messages(self) -> dict[str, tuple[int, int, float, int]]:
         visible = " WHERE active IS NOT 0 OR compacted = 1" if self._shortens else ""

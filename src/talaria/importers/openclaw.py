@@ -122,8 +122,8 @@ class OpenClaw:
             self._files.skip("jobs", "state/openclaw.sqlite", str(error))
             return {}
         rows = {
-            table: copy.execute(f"SELECT {wanted} FROM {table}").fetchall()
-            for table, wanted in columns.items()
+            table: copy.execute(f"SELECT {names} FROM {table}").fetchall()
+            for table, names in columns.items()
             if list_columns(copy, table)
         }
         copy.close()

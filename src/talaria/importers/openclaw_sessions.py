@@ -223,7 +223,7 @@ def _find_source(session_key: str) -> str:
 def _find_address(session_key: str, entry: Mapping[str, Any]) -> Address | None:
     """Return the chat of a session key, for example ``agent:main:telegram:group:-5`` or ``…:telegram:direct:7``."""
     parts = session_key.split(":")
-    found = next((place for place, part in enumerate(parts) if part in _NETWORKS), None)
+    found = next((index for index, part in enumerate(parts) if part in _NETWORKS), None)
     if found is None or len(parts) < found + 3:
         return None
     network, kind, chat, *rest = parts[found:]

@@ -55,7 +55,7 @@ class _JsonLine(Struct, frozen=True):
 _decode_line = msgspec.json.Decoder(_JsonLine).decode
 
 
-def read_log(path: Path, wanted: LogFilter, limit: int, *, after: int = -1, before: int = -1) -> LogPage:
+def read_log(path: Path, log_filter: LogFilter, limit: int, *, after: int = -1, before: int = -1) -> LogPage:
     """Return the last matching entries, those after a position, or those before one; at most `MOST_BYTES` are read.
 
     A file that was replaced by a new one is read from its end again.
@@ -75,7 +75,7 @@ def read_log(path: Path, wanted: LogFilter, limit: int, *, after: int = -1, befo
         skipped = data.find(b"\n") + 1
         start, data = start + skipped, data[skipped:]
     end = start + data.rfind(b"\n") + 1
-    entries = [entry for entry in _parse(data[: end - start].decode(errors="replace")) if _matches(entry, wanted)]
+    entries = [entry for entry in _parse(data[: end - start].decode(errors="replace")) if _matches(entry, log_filter)]
     return LogPage(entries[-limit:], start, end, size)
 
 
@@ -106,9 +106,13 @@ def _parse_line(line: str) -> LogEntry | None:
     return LogEntry(f"{at.replace(' ', 'T')}.{fraction}", level.lower(), logger, message, session or "", turn or "")
 
 
-def _matches(entry: LogEntry, wanted: LogFilter) -> bool:
-    if wanted.level in LEVELS and entry.level in LEVELS and LEVELS.index(entry.level) < LEVELS.index(wanted.level):
+def _matches(entry: LogEntry, log_filter: LogFilter) -> bool:
+    if (
+        log_filter.level in LEVELS
+        and entry.level in LEVELS
+        and LEVELS.index(entry.level) < LEVELS.index(log_filter.level)
+    ):
         return False
-    if wanted.session and not entry.session.startswith(wanted.session):
+    if log_filter.session and not entry.session.startswith(log_filter.session):
         return False
-    return wanted.text.casefold() in f"{entry.logger} {entry.message}".casefold()
+    return log_filter.text.casefold() in f"{entry.logger} {entry.message}".casefold()

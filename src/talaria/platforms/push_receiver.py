@@ -273,8 +273,8 @@ async def _answer(
 
 def _matches(pattern: str, path: str) -> bool:
     folder, _, name = path.rpartition("/")
-    wanted_folder, _, wanted = pattern.rpartition("/")
-    return path == pattern or (wanted.startswith("{") and folder == wanted_folder and bool(name))
+    pattern_folder, _, pattern_name = pattern.rpartition("/")
+    return path == pattern or (pattern_name.startswith("{") and folder == pattern_folder and bool(name))
 
 
 async def _end_connections(state: ServerState) -> None:

@@ -46,9 +46,9 @@ class CrossPost(Struct, frozen=True, kw_only=True):
 
 def send_cross_post(tx: Transaction, cross_post: CrossPost) -> OutboxItem | None:
     """Queue a cross-post and record it in the chat's sessions; return ``None`` for a duplicate."""
-    place = structs.replace(cross_post.address, user_id="")
-    session_ids = _list_sessions_at(tx, place)
-    item = queue_notice(tx, session_ids[0], place, cross_post.content, cross_post.key)
+    address = structs.replace(cross_post.address, user_id="")
+    session_ids = _list_sessions_at(tx, address)
+    item = queue_notice(tx, session_ids[0], address, cross_post.content, cross_post.key)
     for session_id in session_ids if item else ():
         if session_id != cross_post.sender:
             entry = make_arrival(
@@ -59,16 +59,16 @@ def send_cross_post(tx: Transaction, cross_post: CrossPost) -> OutboxItem | None
     return item
 
 
-def claim_ownerless_session(tx: Transaction, session: Session, place: Address, owner: str) -> Session:
+def claim_ownerless_session(tx: Transaction, session: Session, address: Address, owner: str) -> Session:
     """Give a session created for a cross-post to the first person who writes there, and return it."""
-    if owner != session.owner and session.owner == _ownerless(tx, place):
+    if owner != session.owner and session.owner == _ownerless(tx, address):
         return tx.sessions.update(session.id, SessionChanges(owner=owner))
     return session
 
 
-def copy_mirrored_messages(tx: Transaction, session_id: SessionId, place: Address) -> None:
+def copy_mirrored_messages(tx: Transaction, session_id: SessionId, address: Address) -> None:
     """Copy recent cross-posts from the chat's shared session to a new session of the same chat."""
-    shared_binding = tx.bindings.get(build_session_key(structs.replace(place, user_id="")))
+    shared_binding = tx.bindings.get(build_session_key(structs.replace(address, user_id="")))
     if shared_binding is None or shared_binding.session_id == session_id:
         return
     last = [stored.message for stored in tx.messages.last(shared_binding.session_id, _MAX_COPIED_MESSAGES)]
@@ -77,26 +77,26 @@ def copy_mirrored_messages(tx: Transaction, session_id: SessionId, place: Addres
         tx.messages.append(session_id, mirrored)
 
 
-def _list_sessions_at(tx: Transaction, place: Address) -> Sequence[SessionId]:
+def _list_sessions_at(tx: Transaction, address: Address) -> Sequence[SessionId]:
     """Return the sessions of a chat: the shared one, created if missing, then those of participants."""
-    key = build_session_key(_canonical_address(tx, place))
-    people = [] if place.chat_type == "private" else tx.bindings.under(f"{key}:")[:_MAX_SESSIONS]
-    return list(dict.fromkeys([_find_or_create_session(tx, key, place), *(one.session_id for one in people)]))
+    key = build_session_key(_canonical_address(tx, address))
+    people = [] if address.chat_type == "private" else tx.bindings.under(f"{key}:")[:_MAX_SESSIONS]
+    return list(dict.fromkeys([_find_or_create_session(tx, key, address), *(one.session_id for one in people)]))
 
 
-def _canonical_address(tx: Transaction, place: Address) -> Address:
+def _canonical_address(tx: Transaction, address: Address) -> Address:
     """Return a private chat's address with the person's canonical user id."""
-    if place.chat_type != "private":
-        return place
-    return structs.replace(place, chat_id=list_user_ids(tx, place.platform, place.chat_id)[0])
+    if address.chat_type != "private":
+        return address
+    return structs.replace(address, chat_id=list_user_ids(tx, address.platform, address.chat_id)[0])
 
 
-def _find_or_create_session(tx: Transaction, key: str, place: Address) -> SessionId:
+def _find_or_create_session(tx: Transaction, key: str, address: Address) -> SessionId:
     found = _find_bound_session(tx, key)
     if found is None:
         # A concurrent transaction that creates a session here waits at this row until the commit, then finds it.
         lock = tx.leases.acquire(f"place:{key}", _LOCK_DURATION)
-        found = _find_bound_session(tx, key) or _create_session(tx, key, place)
+        found = _find_bound_session(tx, key) or _create_session(tx, key, address)
         if lock is not None:
             tx.leases.release(lock)
     return found
@@ -107,16 +107,16 @@ def _find_bound_session(tx: Transaction, key: str) -> SessionId | None:
     return binding.session_id if binding and tx.sessions.get(binding.session_id) else None
 
 
-def _create_session(tx: Transaction, key: str, place: Address) -> SessionId:
-    new = NewSession(source=place.platform, owner=_ownerless(tx, place), audience=audience_of(place))
+def _create_session(tx: Transaction, key: str, address: Address) -> SessionId:
+    new = NewSession(source=address.platform, owner=_ownerless(tx, address), audience=audience_of(address))
     created = tx.sessions.create(new)
-    tx.bindings.bind(key, created.id, place)
+    tx.bindings.bind(key, created.id, address)
     return created.id
 
 
-def _ownerless(tx: Transaction, place: Address) -> str:
+def _ownerless(tx: Transaction, address: Address) -> str:
     """Return the owner of a session before anyone has written in it; it has access to no memory."""
-    return resolve_ownership(_canonical_address(tx, place), "", shared=True).owner
+    return resolve_ownership(_canonical_address(tx, address), "", shared=True).owner
 
 
 def _mirror_message(cross_post: CrossPost) -> Message:
@@ -147,20 +147,20 @@ class ChatMessageSender:
 
     def _send(self, tx: Transaction, target: str, content: Content, call: Call, now: datetime) -> SentMessage:
         if target == ORIGIN:
-            place = _find_origin(tx, call)
-            queue_notice(tx, call.session_id, place, content, _key(call, place, content))
-            return SentMessage("this chat", is_platform_served(tx, place.platform))
-        place = find_target(tx, target, self._platforms)
+            address = _find_origin(tx, call)
+            queue_notice(tx, call.session_id, address, content, _key(call, address, content))
+            return SentMessage("this chat", is_platform_served(tx, address.platform))
+        address = find_target(tx, target, self._platforms)
         cross_post = CrossPost(
-            key=_key(call, place, content),
-            address=place,
+            key=_key(call, address, content),
+            address=address,
             content=content,
             source=_source_label(call.context),
             at=now,
             sender=call.session_id,
         )
         send_cross_post(tx, cross_post)
-        return SentMessage(target, is_platform_served(tx, place.platform))
+        return SentMessage(target, is_platform_served(tx, address.platform))
 
 
 def reachable(tx: Transaction, platforms: Collection[str]) -> list[ReachableChat]:

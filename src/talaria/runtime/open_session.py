@@ -51,7 +51,7 @@ class DelegatedScope(Struct, frozen=True, kw_only=True):
 
 
 class SurfaceInfo(Struct, frozen=True, kw_only=True):
-    """The place where a session is opened, and what is possible there.
+    """The surface on which a session is opened, and what is possible there.
 
     ``instructions`` describe it to the model, ``context`` to tools and hooks. Unless ``attended``, questions are
     answered with no at once. ``lasting`` means that it stays open after the reply, so that a goal may continue there.

@@ -397,9 +397,10 @@ def _is_from_its_chat(tx: Transaction, session_id: SessionId, work: TurnWork) ->
     if work.route is None or not is_in_chat(work.sender):
         return False
     asked = work.route.address
-    places = [one.address for one in tx.bindings.of_session(session_id)]
+    addresses = [one.address for one in tx.bindings.of_session(session_id)]
     return any(
-        (one.platform, one.chat_id, one.thread_id) == (asked.platform, asked.chat_id, asked.thread_id) for one in places
+        (one.platform, one.chat_id, one.thread_id) == (asked.platform, asked.chat_id, asked.thread_id)
+        for one in addresses
     )
 
 

@@ -237,7 +237,7 @@ class JobReport(Struct, frozen=True, kw_only=True):
     sender: SessionId | None = None
 
 
-def places(tx: Transaction, plan: JobSpec, networks: Collection[str]) -> list[Address]:
+def resolve_targets(tx: Transaction, plan: JobSpec, networks: Collection[str]) -> list[Address]:
     """Return the current targets of a job; missing ones are left out and logged."""
     found: dict[Address, None] = {}
     for target in plan.deliver:
@@ -253,7 +253,7 @@ def places(tx: Transaction, plan: JobSpec, networks: Collection[str]) -> list[Ad
 
 def send_report(tx: Transaction, plan: JobSpec, report: JobReport, networks: Collection[str]) -> int:
     """Send a report to the targets of a plan and return their number."""
-    addresses = places(tx, plan, networks)
+    addresses = resolve_targets(tx, plan, networks)
     for address in addresses:
         chat = f"{address.platform}:{address.chat_id}:{address.thread_id}"
         cross_post = CrossPost(

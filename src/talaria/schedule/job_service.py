@@ -8,7 +8,7 @@ from talaria.contracts.clock import Clock, SystemClock
 from talaria.contracts.jobs import Job, JobPreview, JobRequest, JobRequester, JobView, RunView
 from talaria.contracts.store import Store, Transaction
 from talaria.runtime.workers import is_gateway_alive
-from talaria.schedule.due_runs import places, start_named_job
+from talaria.schedule.due_runs import resolve_targets, start_named_job
 from talaria.schedule.job_store import (
     JobRules,
     ScheduledJob,
@@ -32,7 +32,7 @@ NO_HOME_CHAT = "There is no home chat, so its reports go nowhere. Send `/sethome
 def find_job_problems(tx: Transaction, scheduled: ScheduledJob, networks: Collection[str]) -> tuple[str, ...]:
     """Return a sentence for each problem that makes a job useless."""
     plan = scheduled.plan
-    has_no_target = not plan.quiet and not places(tx, plan, networks)
+    has_no_target = not plan.quiet and not resolve_targets(tx, plan, networks)
     return (*([] if is_gateway_alive(tx) else [NO_GATEWAY]), *([NO_HOME_CHAT] if has_no_target else []))
 
 

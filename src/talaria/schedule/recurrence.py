@@ -161,9 +161,9 @@ def next_after(schedule: Schedule, moment: datetime) -> datetime | None:
             period = timedelta(seconds=seconds)
             return since.astimezone(UTC) + max(1, (moment - since) // period + 1) * period
         case Calendar(expression, zone):
-            fields, place = read_fields(expression), find_zone(zone)
+            fields, time_zone = read_fields(expression), find_zone(zone)
             find = _next_by_minutes if fields.in_every_hour else _next_by_times
-            return find(fields, place, moment.astimezone(UTC))
+            return find(fields, time_zone, moment.astimezone(UTC))
 
 
 def list_next(schedule: Schedule, moment: datetime, count: int) -> tuple[datetime, ...]:
@@ -280,9 +280,9 @@ def _next_by_times(fields: CronFields, zone: ZoneInfo, moment: datetime) -> date
     for _ in range(_MAX_DAYS):
         if fields.fits(day):
             at = partial(_resolve_on_day, day, zone)
-            place = bisect_right(times, moment, key=at)
-            if place < len(times):
-                return at(times[place])
+            index = bisect_right(times, moment, key=at)
+            if index < len(times):
+                return at(times[index])
         day += _DAY
     return None
 

@@ -27,7 +27,7 @@ from talaria.runtime.active_session import SessionOpener
 from talaria.runtime.open_session import OpenRequest, ResumeSession, SurfaceInfo
 from talaria.runtime.turns import TurnOptions, make_arrival
 from talaria.runtime.workers import renew_lease, take
-from talaria.schedule.due_runs import JobReport, Networks, places, send_report
+from talaria.schedule.due_runs import JobReport, Networks, resolve_targets, send_report
 from talaria.schedule.job_store import PENDING_RUN, PendingRun, note_change
 
 SCRIPT_INTERRUPTED = "The script was interrupted when the program ended. Its outcome is unknown."
@@ -35,9 +35,9 @@ STOPPED = "It was stopped before it had an answer."
 _MARKUP = " \t\r\n*_`>"
 
 
-def build_surface(run: PendingRun, places: Sequence[str]) -> str:
+def build_surface(run: PendingRun, targets: Sequence[str]) -> str:
     """Return the surface instructions for the agent."""
-    there = f"Your reply is sent to {' and '.join(places)}" if places else "Your reply is stored in the job's history"
+    there = f"Your reply is sent to {' and '.join(targets)}" if targets else "Your reply is stored in the job's history"
     return (
         f"The scheduled job “{run.name}” started this; nobody is there to answer questions. {there}: write "
         f"only what should be read there, or only {SILENT} if there is nothing to report."
@@ -155,7 +155,7 @@ class _RunExecution:
             if run.tries > _MAX_TRIES:
                 await self._record_end(f"the program ended during each of {_MAX_TRIES} attempts.", done=False)
                 return True
-            there = await self._store.read(lambda tx: places(tx, run.plan, self._dependencies.networks()))
+            there = await self._store.read(lambda tx: resolve_targets(tx, run.plan, self._dependencies.networks()))
             context = self._make_context(there)
             if run.stage != "asked" and not await self._ask_agent(context):
                 return True

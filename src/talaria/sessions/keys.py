@@ -31,15 +31,17 @@ def build_session_key(
     ``agent:main:<platform>:<chat_type>:<chat_id>[:<thread_id>][:<user_id>]``. By default private chats have one session
     per chat, groups one per person, and threads are shared. Percent signs and colons in ids are written %25 and %3A.
     """
-    place = _normalize(source)
-    parts = [place.thread_id] if place.thread_id else []
+    address = _normalize(source)
+    parts = [address.thread_id] if address.thread_id else []
     if not is_shared(
         source,
         group_sessions_per_user=group_sessions_per_user,
         thread_sessions_per_user=thread_sessions_per_user,
     ):
-        parts += [] if place.chat_type == "private" else [place.user_id]
-    return ":".join([build_key_stem(place.platform, place.chat_type, place.chat_id), *map(escape_key_part, parts)])
+        parts += [] if address.chat_type == "private" else [address.user_id]
+    return ":".join(
+        [build_key_stem(address.platform, address.chat_type, address.chat_id), *map(escape_key_part, parts)]
+    )
 
 
 def build_key_stem(platform: str, chat_type: ChatType, chat_id: str) -> str:
@@ -54,11 +56,11 @@ def build_key_prefix(platform: str) -> str:
 
 def is_shared(source: Address, *, group_sessions_per_user: bool = True, thread_sessions_per_user: bool = False) -> bool:
     """Return whether several people share the session of an address."""
-    place = _normalize(source)
-    if place.chat_type == "private":
+    address = _normalize(source)
+    if address.chat_type == "private":
         return False
-    per_user = thread_sessions_per_user if place.chat_type == "thread" else group_sessions_per_user
-    return not (per_user and place.user_id)
+    per_user = thread_sessions_per_user if address.chat_type == "thread" else group_sessions_per_user
+    return not (per_user and address.user_id)
 
 
 def identify_session(

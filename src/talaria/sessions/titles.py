@@ -21,19 +21,19 @@ def opening(tx: Transaction, session: Session) -> str:
     return " ".join(text[: 4 * _LONGEST_OPENING].split())[:_LONGEST_OPENING]
 
 
-def find_by_name(tx: Transaction, wanted: SessionFilter) -> list[Session]:
+def find_by_name(tx: Transaction, session_filter: SessionFilter) -> list[Session]:
     """Return matching sessions, last used first; ``matching`` also applies to the opening of untitled ones.
 
     The opening is the start of the first message. An exact id or title is returned alone.
     """
-    found = tx.sessions.find(wanted)
-    name = wanted.matching.casefold()
+    found = tx.sessions.find(session_filter)
+    name = session_filter.matching.casefold()
     if not name or any(name in (one.id, one.title.casefold()) for one in found):
         return found
-    untitled = tx.sessions.find(structs.replace(wanted, matching="", titled=False, limit=_MOST_OPENINGS))
+    untitled = tx.sessions.find(structs.replace(session_filter, matching="", titled=False, limit=_MOST_OPENINGS))
     known = {one.id for one in found}
     by_opening = [one for one in untitled if one.id not in known and name in opening(tx, one).casefold()]
-    return sorted([*found, *by_opening], key=lambda one: one.updated_at, reverse=True)[: wanted.limit]
+    return sorted([*found, *by_opening], key=lambda one: one.updated_at, reverse=True)[: session_filter.limit]
 
 
 def free_title(tx: Transaction, title: str, mark: str, *, owner: str = "") -> str:
@@ -41,9 +41,9 @@ def free_title(tx: Transaction, title: str, mark: str, *, owner: str = "") -> st
     title = re.sub(rf" \({re.escape(mark)}(?: \d+)?\)$", "", title)
     number = 1
     while True:
-        wanted = f"{title} ({mark} {number})" if number > 1 else f"{title} ({mark})"
-        if not _is_taken(tx, wanted, owner):
-            return wanted
+        candidate = f"{title} ({mark} {number})" if number > 1 else f"{title} ({mark})"
+        if not _is_taken(tx, candidate, owner):
+            return candidate
         number += 1
 
 

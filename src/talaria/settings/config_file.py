@@ -26,7 +26,7 @@ class ConfigFile:
         if text:
             self._parse()
 
-    def place(self, path: "KeyPath") -> SourceLocation:
+    def locate(self, path: "KeyPath") -> SourceLocation:
         """Return the line of a key, or of the innermost table around it in the file."""
         while path and path not in self._lines:
             path = path[:-1]

@@ -262,9 +262,9 @@ def _find_masked(source: ConfigFile, text: str, sections: Sections) -> Iterator[
     restored = _restore_secrets(source, text, sections)
     for path, value, _ in _list_secrets(restored, sections):
         if _MASK in value:
-            place = restored.place(path)
+            location = restored.locate(path)
             problem = f"`{format_key(path)}` has a masked value. Type the whole value."
-            yield Fault(problem=problem, file=place.file, line=place.line, key=format_key(path))
+            yield Fault(problem=problem, file=location.file, line=location.line, key=format_key(path))
 
 
 def _list_secrets(source: ConfigFile, sections: Sections) -> Iterator[tuple[Key, str, str]]:

@@ -23,8 +23,8 @@ class Fault(Struct, frozen=True, kw_only=True):
     nearest: str = ""
 
     def __str__(self) -> str:
-        place = f"{self.file}, line {self.line}" if self.line else self.file
-        return f"{place}: {self.problem}" if place else self.problem
+        location = f"{self.file}, line {self.line}" if self.line else self.file
+        return f"{location}: {self.problem}" if location else self.problem
 
 
 class SourceLocation(Struct, frozen=True):
@@ -37,26 +37,26 @@ class SourceLocation(Struct, frozen=True):
         return f"{self.file}:{self.line}" if self.line else self.file
 
 
-def build_unknown_fault(what: str, name: str, known: Iterable[str], place: SourceLocation | None = None) -> Fault:
+def build_unknown_fault(what: str, name: str, known: Iterable[str], location: SourceLocation | None = None) -> Fault:
     """Return the fault of an unknown ``name``, with the nearest known one or all of them."""
-    place, known = place or SourceLocation(), list(known)
+    location, known = location or SourceLocation(), list(known)
     close = nearest(name, known)
     help_ = f"; the nearest is `{close}`" if close else _list_known(what, known)
     problem = f"`{name}` is not a known {what}{help_}."
-    return Fault(problem=problem, file=place.file, line=place.line, key=name, nearest=close)
+    return Fault(problem=problem, file=location.file, line=location.line, key=name, nearest=close)
 
 
-def build_wrong_value_fault(key: str, expected: str, found: str, place: SourceLocation | None = None) -> Fault:
+def build_wrong_value_fault(key: str, expected: str, found: str, location: SourceLocation | None = None) -> Fault:
     """Return the fault of a value with the wrong type or outside its limits."""
-    place = place or SourceLocation()
+    location = location or SourceLocation()
     problem = f"`{key}` must be {expected}, but is {found}."
-    return Fault(problem=problem, file=place.file, line=place.line, key=key, expected=expected, found=found)
+    return Fault(problem=problem, file=location.file, line=location.line, key=key, expected=expected, found=found)
 
 
-def build_missing_key_fault(key: str, expected: str, place: SourceLocation) -> Fault:
+def build_missing_key_fault(key: str, expected: str, location: SourceLocation) -> Fault:
     """Return the fault of a missing required key."""
     problem = f"`{key}` is missing; it must be {expected}."
-    return Fault(problem=problem, file=place.file, line=place.line, key=key, expected=expected)
+    return Fault(problem=problem, file=location.file, line=location.line, key=key, expected=expected)
 
 
 def nearest(name: str, known: Iterable[str], *, similarity: float = _MIN_SIMILARITY) -> str:

@@ -44,7 +44,7 @@ class EnvironmentOverrides(Struct, frozen=True):
     variables: dict[Key, str] = {}
     faults: list[Fault] = []
 
-    def place(self, path: Key) -> SourceLocation:
+    def locate(self, path: Key) -> SourceLocation:
         """Return the variable that sets a key."""
         return _locate_variable(self.variables.get(path, variable(path)))
 
@@ -85,8 +85,10 @@ def _build_variable_fault(name: str, model: SettingsSchema) -> Fault:
     close = model.nearest(guess)
     nearest = variable(split_key(close)) if close else ""
     help_ = f"the nearest is `{nearest}`" if close else "`talaria config show` lists them all"
-    place = _locate_variable(name)
-    return Fault(problem=f"`{name}` doesn't match any setting; {help_}.", file=place.file, key=guess, nearest=nearest)
+    location = _locate_variable(name)
+    return Fault(
+        problem=f"`{name}` doesn't match any setting; {help_}.", file=location.file, key=guess, nearest=nearest
+    )
 
 
 def _locate_variable(name: str) -> SourceLocation:
@@ -100,10 +102,10 @@ S = TypeVar("S")
 class ValueOrigin(msgspec.Struct, frozen=True):
     """Origin of a value; without a location it is the default."""
 
-    place: SourceLocation | None = None
+    location: SourceLocation | None = None
 
     def __str__(self) -> str:
-        return "default" if self.place is None else str(self.place)
+        return "default" if self.location is None else str(self.location)
 
 
 class LoadedSettings(msgspec.Struct, frozen=True):
@@ -131,13 +133,13 @@ class LoadedSettings(msgspec.Struct, frozen=True):
     def origin(self, path: Key) -> ValueOrigin:
         """Return the origin of a key's value."""
         if path in self.overrides.variables:
-            return ValueOrigin(self.overrides.place(path))
+            return ValueOrigin(self.overrides.locate(path))
         at: Any = self.given
         for name in path:
             if not isinstance(at, dict) or name not in at:
                 return ValueOrigin()
             at = at[name]
-        return ValueOrigin(self.source.place(path))
+        return ValueOrigin(self.source.locate(path))
 
 
 def load(profile: Profile, environment: Mapping[str, str], sections: Sections = NO_SECTIONS) -> LoadedSettings:
@@ -171,8 +173,8 @@ class _SettingsReader:
         self._faults += self._overrides.faults
 
     def finish(self) -> LoadedSettings:
-        given = self._check_table(self._source.table, self._model.root, self._source.place)
-        merged = _merge(given, self._check_table(self._overrides.table, self._model.root, self._overrides.place))
+        given = self._check_table(self._source.table, self._model.root, self._source.locate)
+        merged = _merge(given, self._check_table(self._overrides.table, self._model.root, self._overrides.locate))
         self._find_missing(merged, self._model.root)
         built = {name: value for name in self._model.sections if (value := self._build(name, merged)) is not None}
         core = {name: built[name] for name in Settings.__struct_fields__ if name in built}
@@ -186,19 +188,19 @@ class _SettingsReader:
             sections=built,
         )
 
-    def _check_table(self, table: Table, branch: SchemaTable, place: Callable[[Key], SourceLocation]) -> Table:
+    def _check_table(self, table: Table, branch: SchemaTable, locate: Callable[[Key], SourceLocation]) -> Table:
         """Return the valid part of ``table``; the rest becomes faults."""
         valid: Table = {}
         for name, value in table.items():
             path, known = (*branch.path, name), branch.child(name)
             if known is None:
-                self._faults.append(_build_key_fault(path, value, branch, self._model, place(path)))
+                self._faults.append(_build_key_fault(path, value, branch, self._model, locate(path)))
             elif isinstance(known, SchemaTable):
                 if isinstance(value, dict):
-                    valid[name] = self._check_table(value, known, place)
+                    valid[name] = self._check_table(value, known, locate)
                 else:
                     self._faults.append(
-                        build_wrong_value_fault(known.key, "a table", describe_value(value), place(path))
+                        build_wrong_value_fault(known.key, "a table", describe_value(value), locate(path))
                     )
             else:
                 self._seen.add(path)
@@ -206,7 +208,7 @@ class _SettingsReader:
                     valid[name] = value
                 else:
                     self._faults.append(
-                        build_wrong_value_fault(known.key, known.expected, known.found(value), place(path))
+                        build_wrong_value_fault(known.key, known.expected, known.found(value), locate(path))
                     )
         return valid
 
@@ -217,7 +219,9 @@ class _SettingsReader:
                 self._find_missing(value, child)
         for child in branch.own.values():
             if isinstance(child, SchemaField) and child.required and child.path not in self._seen:
-                self._faults.append(build_missing_key_fault(child.key, child.expected, self._source.place(branch.path)))
+                self._faults.append(
+                    build_missing_key_fault(child.key, child.expected, self._source.locate(branch.path))
+                )
 
     def _build(self, name: str, given: Table) -> Any:
         """Return the section ``name``; ``None`` if it is not set or has no valid value."""
@@ -237,21 +241,23 @@ class _SettingsReader:
         """Report valid values that do not fit together, unless one of them already has a fault."""
         key = format_key(path)
         if not any(fault.key.startswith(key + ".") for fault in self._faults):
-            place = self._source.place(path)
+            location = self._source.locate(path)
             problem = f"`{key}`: {reason.partition(' - at `')[0]}"
-            self._faults.append(Fault(problem=problem, file=place.file, line=place.line, key=key))
+            self._faults.append(Fault(problem=problem, file=location.file, line=location.line, key=key))
 
 
-def _build_key_fault(path: Key, value: Any, branch: SchemaTable, model: SettingsSchema, place: SourceLocation) -> Fault:
+def _build_key_fault(
+    path: Key, value: Any, branch: SchemaTable, model: SettingsSchema, location: SourceLocation
+) -> Fault:
     if isinstance(value, dict):
         return build_unknown_fault(
-            "section", format_key(path), [child.key for child in branch.children.values()], place
+            "section", format_key(path), [child.key for child in branch.children.values()], location
         )
-    here = build_unknown_fault("key", format_key(path), [child.key for child in branch.children.values()], place)
+    here = build_unknown_fault("key", format_key(path), [child.key for child in branch.children.values()], location)
     return (
         here
         if here.nearest
-        else build_unknown_fault("key", format_key(path), [field.key for field in model.fields()], place)
+        else build_unknown_fault("key", format_key(path), [field.key for field in model.fields()], location)
     )
 
 

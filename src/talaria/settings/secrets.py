@@ -108,11 +108,11 @@ class Secrets:
         stored = self.stored.get(name)
         return self._environment.get(name) or (stored.value if stored else "") or None
 
-    def place(self, name: str) -> SourceLocation | None:
+    def locate(self, name: str) -> SourceLocation | None:
         """Return the origin of a secret."""
         if self._environment.get(name):
             return SourceLocation(f"environment variable {name}")
-        return self.stored[name].place if self.get(name) else None
+        return self.stored[name].location if self.get(name) else None
 
     def replace(self, newer: "Secrets") -> None:
         """Take over the values that were read from the file later."""
@@ -127,7 +127,7 @@ class StoredSecret(Struct, frozen=True):
     """Assignment in a ``.env``."""
 
     value: str
-    place: SourceLocation
+    location: SourceLocation
 
 
 def read_secrets(profile: Profile, environment: Mapping[str, str]) -> Secrets:
@@ -151,13 +151,13 @@ def parse_secrets(path: Path, text: str) -> tuple[dict[str, StoredSecret], list[
     for number, line in enumerate(split_env_lines(text), start=1):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
-        place = SourceLocation(str(path), number)
+        location = SourceLocation(str(path), number)
         name, value = parse_assignment(line)
         problem = _find_problem(name, value, stored)
         if problem:
-            faults.append(Fault(problem=problem, file=place.file, line=number, key=name))
+            faults.append(Fault(problem=problem, file=location.file, line=number, key=name))
         if value is not None:
-            stored[name] = StoredSecret(value, place)
+            stored[name] = StoredSecret(value, location)
     return stored, faults
 
 
@@ -212,7 +212,7 @@ def _find_problem(name: str, value: str | None, stored: Mapping[str, StoredSecre
     if name.startswith(VARIABLE_PREFIX):
         return f"`{name}` has no effect here; settings belong in config.toml."
     if name in stored:
-        return f"`{name}` is already set in line {stored[name].place.line}; this value wins."
+        return f"`{name}` is already set in line {stored[name].location.line}; this value wins."
     return ""
 
 

@@ -244,29 +244,29 @@ class Screen:
         self._terminal.resize(rows, columns)
         self.process.resize(columns, rows)
 
-    async def wait_for(self, wanted: str | re.Pattern[str], *, seconds: float = LIMIT) -> re.Match[str]:
+    async def wait_for(self, expected: str | re.Pattern[str], *, seconds: float = LIMIT) -> re.Match[str]:
         """Wait until the screen shows this text, or a match of this pattern, and return the match."""
-        pattern = re.compile(re.escape(wanted)) if isinstance(wanted, str) else wanted
+        pattern = re.compile(re.escape(expected)) if isinstance(expected, str) else expected
         found: list[re.Match[str]] = []
 
         def is_there() -> bool:
             found.extend(pattern.finditer(self.text))
             return bool(found)
 
-        await self.wait_until(is_there, seconds=seconds, wanted=repr(wanted))
+        await self.wait_until(is_there, seconds=seconds, expected=repr(expected))
         return found[0]
 
-    async def wait_until(self, holds: Callable[[], bool], *, seconds: float = LIMIT, wanted: str = "that") -> None:
+    async def wait_until(self, holds: Callable[[], bool], *, seconds: float = LIMIT, expected: str = "that") -> None:
         """Wait until something holds, looking again whenever the program has written something."""
         try:
             async with asyncio.timeout(seconds):
                 while not holds():
                     if self.process.exit_code is not None:
-                        raise self._describe_failure(wanted)
+                        raise self._describe_failure(expected)
                     self._changed.clear()
                     await self._changed.wait()
         except TimeoutError:
-            raise self._describe_failure(f"{wanted} within {seconds:g} s") from None
+            raise self._describe_failure(f"{expected} within {seconds:g} s") from None
 
     async def exit_code(self, *, seconds: float = LIMIT) -> int:
         """Wait for the end of the program and return its exit code, negative for a signal."""
@@ -291,14 +291,14 @@ class Screen:
     def _wake(self) -> None:
         self._changed.set()
 
-    def _describe_failure(self, wanted: str) -> AssertionError:
+    def _describe_failure(self, expected: str) -> AssertionError:
         code = self.process.exit_code
         state = "is running" if code is None else f"ended with exit code {code}"
         edge = "─" * self._terminal.columns
         shown = "\n".join([f"┌{edge}┐", *(f"│{line}" for line in self.text.split("\n")), f"└{edge}┘"])
         cursor = self.cursor
         return AssertionError(
-            f"The screen did not show {wanted}. The program {state}; "
+            f"The screen did not show {expected}. The program {state}; "
             f"the cursor is at row {cursor.row}, column {cursor.column}.\n{shown}"
         )
 

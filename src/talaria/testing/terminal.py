@@ -315,7 +315,7 @@ class Terminal(DrawingScreen):
         super().index()
 
     def resize(self, lines: int | None = None, columns: int | None = None) -> None:
-        """Change the size; the cursor's line stays on the screen, what has no place leaves at the top."""
+        """Change the size; the cursor's line stays on the screen, lines that do not fit leave at the top."""
         lines, columns = lines or self.lines, columns or self.columns
         self.margins = None
         for _ in range(self.cursor.y - lines + 1):

@@ -110,8 +110,8 @@ class TwilioServer:
         given = request.headers.get("authorization", "")
         if request.path.startswith("/cdn/"):
             return _refuse(400, 0, "Only one auth mechanism allowed") if given else await handler(request)
-        wanted = base64.b64encode(f"{ACCOUNT}:{self.token}".encode()).decode()
-        if self.failure == "revoked" or given != f"Basic {wanted}":
+        expected = base64.b64encode(f"{ACCOUNT}:{self.token}".encode()).decode()
+        if self.failure == "revoked" or given != f"Basic {expected}":
             return _refuse(401, 20003, "Authenticate")
         if request.method == "POST" and request.content_type != "application/x-www-form-urlencoded":
             return _refuse(415, 20012, "Unsupported media type")

@@ -178,8 +178,10 @@ class WhatsAppServer:
     def _find_recipient(self, body: Mapping[str, Any]) -> str:
         if body.get("recipient_type") != "individual" or ("to" in body) == ("recipient" in body):
             raise _Refused(100, "Invalid recipient")
-        wanted = body.get("to", body.get("recipient"))
-        found = [phone for phone, (_, user_id) in self.people.items() if wanted == (phone if "to" in body else user_id)]
+        recipient = body.get("to", body.get("recipient"))
+        found = [
+            phone for phone, (_, user_id) in self.people.items() if recipient == (phone if "to" in body else user_id)
+        ]
         if not found:
             raise _Refused(131026, "Message undeliverable")
         return found[0]

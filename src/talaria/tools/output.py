@@ -77,17 +77,17 @@ class FullOutputs:
 
     def new_file(self, session: SessionId) -> Path:
         """Return the path for one more output; its folder exists, the file doesn't."""
-        place = self.place(session)
-        place.mkdir(_OWNER_ONLY, parents=True, exist_ok=True)
-        return place / f"{new_id()}.txt"
+        folder = self.folder_of(session)
+        folder.mkdir(_OWNER_ONLY, parents=True, exist_ok=True)
+        return folder / f"{new_id()}.txt"
 
     def forget(self, session: SessionId) -> None:
         """Delete all outputs of a closed session."""
         import shutil  # noqa: PLC0415 (loaded when a session is deleted)
 
-        shutil.rmtree(self.place(session), ignore_errors=True)
+        shutil.rmtree(self.folder_of(session), ignore_errors=True)
 
-    def place(self, session: SessionId) -> Path:
+    def folder_of(self, session: SessionId) -> Path:
         """Return the folder of a session, which may not exist."""
         return self._folder / (re.sub(r"[^\w-]", "_", session) or "_")
 

@@ -251,13 +251,15 @@ class LiveHub:
         """Return the stream with this id, if it is this browser's."""
         return self._streams.get(self._key(stream_id, caller))
 
-    def set_sessions(self, stream: BrowserStream, wanted: Collection[SessionId], again: Collection[SessionId]) -> None:
+    def set_sessions(
+        self, stream: BrowserStream, session_ids: Collection[SessionId], again: Collection[SessionId]
+    ) -> None:
         """Set the conversations of a stream; new ones, and those of ``again``, get a snapshot."""
-        topics = {f"session:{one}" for one in wanted}
+        topics = {f"session:{one}" for one in session_ids}
         for topic in [one for one in stream.topics if one.startswith("session:") and one not in topics]:
             stream.remove_topic(topic)
             self.channel(SessionId(topic.removeprefix("session:"))).leave(stream)
-        for session_id in wanted:
+        for session_id in session_ids:
             if f"session:{session_id}" not in stream.topics:
                 stream.add_topic(f"session:{session_id}")
                 self.channel(session_id).join(stream)

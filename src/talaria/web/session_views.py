@@ -112,16 +112,16 @@ def require_session(tx: Transaction, name: str, caller: WebCaller) -> Session:
 def read_rows(
     tx: Transaction,
     caller: WebCaller,
-    wanted: SessionListQuery = _NEWEST,
+    query: SessionListQuery = _NEWEST,
     *,
     before: datetime | None = None,
     limit: int = PAGE,
 ) -> list[SessionRow]:
     """Return the conversations that were used last, or last before a time."""
     criteria = SessionFilter(
-        archived=wanted.archived,
-        source=wanted.source,
-        owner=wanted.owner,
+        archived=query.archived,
+        source=query.source,
+        owner=query.owner,
         limit=limit,
         updated_before=before,
         seen_by=caller.viewer,
@@ -136,13 +136,13 @@ def read_rows(
     ]
 
 
-def read_page(tx: Transaction, caller: WebCaller, wanted: SessionListQuery) -> SessionPage:
+def read_page(tx: Transaction, caller: WebCaller, query: SessionListQuery) -> SessionPage:
     """Return a page of the list; its ``after`` is the ``next`` of the page before."""
     try:
-        before = msgspec.convert(wanted.after, datetime) if wanted.after else None
+        before = msgspec.convert(query.after, datetime) if query.after else None
     except msgspec.ValidationError as error:
         raise Problem("`after` must be the `next` of the previous page.", code="invalid_value") from error
-    rows = read_rows(tx, caller, wanted, before=before, limit=PAGE + 1)
+    rows = read_rows(tx, caller, query, before=before, limit=PAGE + 1)
     more = len(rows) > PAGE
     return SessionPage(rows[:PAGE], rows[PAGE - 1].updated_at.isoformat() if more else "")
 

@@ -47,17 +47,17 @@ class WebCommands:
         await run_command(text, self._make_context(session, surface, caller))
         return CommandReply(surface.finish(), session.take_next())
 
-    async def branch(self, session: WebSession, wanted: BranchRequest, caller: WebCaller) -> CommandReply:
+    async def branch(self, session: WebSession, branch: BranchRequest, caller: WebCaller) -> CommandReply:
         """Edit a message in a branch, or branch after it; raises `Refused` during a turn."""
         await session.finish_ended_turn()
         if session.busy:
             raise Refused("A turn is running. Stop it first.")
         surface = WebSurface(self._conversations, session)
         context = self._make_context(session, surface, caller)
-        if wanted.text.strip():
-            await edit_message(context, wanted.seq, await self.make_parts(session, wanted.text, caller))
+        if branch.text.strip():
+            await edit_message(context, branch.seq, await self.make_parts(session, branch.text, caller))
         else:
-            await branch_after(context, wanted.seq)
+            await branch_after(context, branch.seq)
         return CommandReply(surface.finish(), session.take_next())
 
     async def make_parts(self, session: WebSession, text: str, caller: WebCaller) -> list[Part]:

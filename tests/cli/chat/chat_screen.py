@@ -41,7 +41,7 @@ async def say_until(screen: Screen, text: str, holds: Callable[[], bool]) -> Non
     while not holds():
         answered = partial(_is_answered, screen, holds, _refusals(screen))
         await say(screen, text)
-        await screen.wait_until(answered, wanted=text)
+        await screen.wait_until(answered, expected=text)
 
 
 def typed_line(screen: Screen) -> str:

@@ -189,7 +189,7 @@ async def test_bell_rings_at_the_end_of_a_turn(program: Program, server: ModelSe
     async with opened(program) as screen:
         await ready(screen)
         await say(screen, "hello")
-        await screen.wait_until(lambda: BELL in screen.alerts, wanted="a bell")
+        await screen.wait_until(lambda: BELL in screen.alerts, expected="a bell")
 
 
 async def test_question_sends_a_desktop_notification(program: Program, server: ModelServer) -> None:
@@ -198,7 +198,7 @@ async def test_question_sends_a_desktop_notification(program: Program, server: M
     async with opened(program) as screen:
         await ready(screen)
         await say(screen, "paint")
-        await screen.wait_until(lambda: "Talaria has a question" in screen.alerts, wanted="a notification")
+        await screen.wait_until(lambda: "Talaria has a question" in screen.alerts, expected="a notification")
         assert BELL not in screen.alerts
 
 

@@ -33,8 +33,8 @@ class Person:
         return self.homeserver_client.call(method, f"/_matrix/client/{version}{path}", body, token=self.token)
 
     def room_with(self, *others: str, **more: object) -> str:
-        wanted = {"preset": "trusted_private_chat", "invite": list(others), **more}
-        made: str = self.call("POST", "/createRoom", wanted)["room_id"]
+        options = {"preset": "trusted_private_chat", "invite": list(others), **more}
+        made: str = self.call("POST", "/createRoom", options)["room_id"]
         return made
 
     def join(self, room: str) -> None:
@@ -54,9 +54,9 @@ class Person:
 
     def events(self, room: str, kind: str = "m.room.message", *, since: str = "") -> list[Json]:
         """Return the events of a type in a room, or those posted after a position; oldest first."""
-        wanted = quote(msgspec.json.encode({"types": [kind]}).decode())
+        filter_text = quote(msgspec.json.encode({"types": [kind]}).decode())
         start = f"&from={since}" if since else ""
-        page = self.call("GET", f"/rooms/{quote(room)}/messages?dir=f&limit=500&filter={wanted}{start}")
+        page = self.call("GET", f"/rooms/{quote(room)}/messages?dir=f&limit=500&filter={filter_text}{start}")
         return list(page["chunk"])
 
     def event(self, room: str, event_id: str) -> Json:

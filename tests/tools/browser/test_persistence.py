@@ -115,7 +115,7 @@ async def test_hard_close_ends_the_browser_and_removes_its_profile(running_brows
     assert running_browser.state.browser_pid in children
     end_browser(running_browser.root, running_browser.session_id)
     await until(lambda: not any(map(is_running, children)))
-    await until(lambda: not running_browser.folder.place.exists())
+    await until(lambda: not running_browser.folder.path.exists())
     assert not socket.parent.exists(), "a folder outside of the profile is left"
     assert list_browsers(running_browser.root) == []
 
@@ -124,7 +124,7 @@ async def test_orphaned_browsers_are_found_and_ended(running_browser: RunningBro
     root, session_id = running_browser.root, running_browser.session_id
     assert end_orphans(root, {session_id}) == []
     assert end_orphans(root, {new_session_id()}) == [session_id]
-    await until(lambda: not running_browser.folder.place.exists())
+    await until(lambda: not running_browser.folder.path.exists())
 
 
 # A program that starts like a browser, and starts another process while it ends, which writes to the profile.
@@ -157,7 +157,7 @@ async def test_profile_is_deleted_although_a_process_still_writes_to_it(tmp_path
     folder = BrowserFolder(tmp_path / session_id)
     await folder.start(LaunchOptions(executable=str(program), environment=process_environment()))
     end_browser(tmp_path, session_id)
-    await until(lambda: not folder.place.exists())
+    await until(lambda: not folder.path.exists())
 
 
 async def test_idle_browser_is_closed(running_browser: RunningBrowser) -> None:

@@ -141,8 +141,8 @@ async def test_arguments_of_remote_tools_are_described_and_checked(tmp_path: Pat
 
 
 async def test_only_included_tools_are_offered(tmp_path: Path, kitchen: McpServer) -> None:
-    wanted = msgspec.structs.replace(kitchen, include=("add", "fail"), exclude=("fail",))
-    async with connected(tmp_path, wanted) as servers:
+    filtered = msgspec.structs.replace(kitchen, include=("add", "fail"), exclude=("fail",))
+    async with connected(tmp_path, filtered) as servers:
         assert [tool.name for tool in servers.tools if tool.effect is not Effect.READS] == []
         assert servers.tools[0].name == "mcp_kitchen_add"
 

@@ -42,7 +42,7 @@ class SupervisedSession:
 
     def __post_init__(self) -> None:
         self.outputs = FullOutputs(self.folder / "outputs")
-        self.supervisor = Supervisor(self.store, self.worker, self.outputs.place, self)
+        self.supervisor = Supervisor(self.store, self.worker, self.outputs.folder_of, self)
         self.terminal = Terminal(Processes(), self.outputs, background=self.supervisor)
         self.process = Process(self.supervisor)
 
@@ -118,7 +118,7 @@ def process_on_another_machine(session_id: SessionId) -> BackgroundProcess:
         session_id=session_id,
         command="make",
         folder="/",
-        place="/",
+        files_folder="/",
         machine="another",
         host="another",
         watcher=WorkerId("another"),

@@ -39,13 +39,13 @@ async def start_orphaned(store: Store, folder: Path, command: str, **changes: ob
 
 async def end_unwatched(process: BackgroundProcess, ago: timedelta) -> None:
     """End a process that reads a line while no worker watches it, and backdate its end."""
-    left = ProcessFiles(Path(process.place))
+    left = ProcessFiles(Path(process.files_folder))
     async with asyncio.timeout(LIMIT):
         await until(lambda: left.pid)
         left.write(b"on\n")
         await until(lambda: left.code is not None and not is_running(process.pid))
     at = (datetime.now(UTC) - ago).timestamp()
-    os.utime(left.place / "status", (at, at))
+    os.utime(left.folder / "status", (at, at))
 
 
 async def test_running_process_of_a_dead_worker_is_adopted_and_its_end_reported(
@@ -93,7 +93,7 @@ async def test_process_that_ended_unwatched_has_its_real_end_time(sqlite_store: 
         await again.start("true")
         await again.until_reported()
         assert process.id in [one.id for one in await again.listed()]
-        assert ProcessFiles(Path(process.place)).code == 0
+        assert ProcessFiles(Path(process.files_folder)).code == 0
 
 
 async def test_process_with_unrecorded_start_is_found_by_its_pid_file(sqlite_store: Store, tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ async def test_process_with_unrecorded_start_is_found_by_its_pid_file(sqlite_sto
 
         await until(is_adopted)
         (found,) = await after.listed()
-        assert found.pid == ProcessFiles(Path(process.place)).pid
+        assert found.pid == ProcessFiles(Path(process.files_folder)).pid
         assert "was killed" in await after.use("kill", found)
 
 

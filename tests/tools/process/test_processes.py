@@ -155,7 +155,7 @@ async def test_repeated_write_call_is_refused(supervised: SupervisedSession) -> 
         await supervised.use("write", process, text="once\n")
     await supervised.use("close_stdin", process)
     await supervised.use("wait", process)
-    assert ProcessFiles(Path(process.place)).out.read_text() == "once\n"
+    assert ProcessFiles(Path(process.files_folder)).out.read_text() == "once\n"
 
 
 async def test_process_can_run_in_a_pty(supervised: SupervisedSession) -> None:

@@ -135,7 +135,7 @@ async def test_guest_can_send_only_to_the_origin(store: Store, here: SessionId, 
     for target in ("telegram", "telegram:Family", "list", "local:note.txt"):
         with pytest.raises(ToolFailed, match="only send messages to `origin`"):
             await tool.run(SendMessageArguments(target, "hi"), call_here(tmp_path, here, owner="telegram:11"))
-        assert tool.proposed_action(SendMessageArguments(target, "hi")).place == ""
+        assert tool.proposed_action(SendMessageArguments(target, "hi")).destination == ""
     await tool.run(SendMessageArguments("origin", "hi"), call_here(tmp_path, here, owner="telegram:11"))
     assert await queued(store) == [("11", "hi")]
 

@@ -35,7 +35,7 @@ TEXT = """# Bread & butter
 
 # Baking
 
-Mix flour with [water](http://{place}/water?a=1), run `bake --hot`.
+Mix flour with [water](http://{server}/water?a=1), run `bake --hot`.
 Wait.
 
 - rye
@@ -77,7 +77,7 @@ async def read(tool: Tool, url: str, first: int = 1) -> str:
 
 
 async def test_page_is_returned_as_markdown(server: WebServer, tool: WebFetch) -> None:
-    assert await read(tool, server.serve("/", PAGE)) == TEXT.format(place=server.authority)
+    assert await read(tool, server.serve("/", PAGE)) == TEXT.format(server=server.authority)
     assert tool.proposed_action(WebFetchArguments("https://a.test/")) == ProposedAction("fetch", "https://a.test/")
 
 

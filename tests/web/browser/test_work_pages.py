@@ -70,7 +70,7 @@ async def fill(host: Hosted) -> SessionId:
 def _add_background(tx: Transaction, session: SessionId) -> None:
     """Store a process, a task, an undelivered message and a request for access."""
     process = BackgroundProcess(
-        id="p1", session_id=session, command=f"make {HARMFUL}", folder="/", place="/none", machine="m", host="h",
+        id="p1", session_id=session, command=f"make {HARMFUL}", folder="/", files_folder="/none", machine="m", host="h",
         watcher=WorkerId("w"), begun_at=datetime.now(UTC), context=SessionContext(), last_line=HARMFUL,
         state="ended", ended_at=datetime.now(UTC),
     )  # fmt: skip

@@ -20,7 +20,7 @@ Deno.test("weeks are counted from the end", () => {
 });
 
 Deno.test("small members are shown as one", () => {
-  const members = Array.from({ length: 12 }, (_, place) => ({ name: `m${place}`, values: [place, 1], total: "" }));
+  const members = Array.from({ length: 12 }, (_, index) => ({ name: `m${index}`, values: [index, 1], total: "" }));
   const shown = limitMembers(members, String);
   assertEquals(shown.length, MOST_MEMBERS + 1);
   assertEquals(shown[0]?.name, "m11");

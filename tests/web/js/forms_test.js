@@ -22,7 +22,7 @@ const setting = (more) => ({
   secret: false,
   live: true,
   source: "default",
-  place: "",
+  location: "",
   variable: "",
   ...more,
 });

@@ -328,10 +328,10 @@ def _option(texts: list[str], at: int, wrapper: _Wrapper, values: dict[str, str]
             values[name] = value if equals else following
             return (1 if equals or name in ("replace", "max-lines", "eof") else 2), False
         return 1, name not in wrapper.long_flags
-    for place, letter in enumerate(text[1:], 2):
+    for index, letter in enumerate(text[1:], 2):
         if letter in wrapper.short:
-            values[letter] = text[place:] or following
-            return (1 if text[place:] else 2), False
+            values[letter] = text[index:] or following
+            return (1 if text[index:] else 2), False
         if letter not in wrapper.flags:
             return 1, True
     return 1, False

@@ -52,7 +52,7 @@ _CREDENTIALS_IN_CODE = re.compile(
     r"\.kube/config|\.docker/config\.json|\.talaria/profiles\b"
 )
 _ALWAYS_WRITABLE = ("/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty", "/dev/fd")
-_SCRATCH = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108 -- places that are named, not used
+_SCRATCH = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108 -- named, not used
 _DEVICES = re.compile(
     r"/dev/(?:sd|hd|vd|xvd|nvme|mmcblk|disk|rdisk|mapper|md|dm-|loop|mem|kmem|port)|/proc/(?:sysrq-trigger|kcore)"
 )
@@ -102,13 +102,13 @@ class PathRules(Struct, frozen=True):
             return True
         if _PROCESS_SECRETS.match(str(path)):
             return True
-        if any(path.is_relative_to(place) for place in self.readable):
+        if any(path.is_relative_to(folder) for folder in self.readable):
             return False
         return _reaches_any(path, _credential_paths(self.home, self.protected))
 
     def contains_secrets(self, path: Path) -> bool:
         """Return whether a folder contains credentials below it: a home, or a folder of homes."""
-        return self.home.is_relative_to(path) or any(place.is_relative_to(path) for place in self.protected)
+        return self.home.is_relative_to(path) or any(folder.is_relative_to(path) for folder in self.protected)
 
     def is_start_up(self, path: Path) -> bool:
         """Return whether a file there runs, or instructs an agent, automatically later."""
@@ -123,7 +123,7 @@ class PathRules(Struct, frozen=True):
         """Return whether a path is neither in the working folder nor created by this session in a temporary folder."""
         inside = (self.folder, *map(Path, _ALWAYS_WRITABLE))
         real = Path(os.path.realpath(path))
-        if any(path.is_relative_to(place) and real.is_relative_to(os.path.realpath(place)) for place in inside):
+        if any(path.is_relative_to(folder) and real.is_relative_to(os.path.realpath(folder)) for folder in inside):
             return False
         return not (self._is_scratch(path) and self._is_scratch(real))
 
@@ -148,10 +148,10 @@ class PathRules(Struct, frozen=True):
 
     def _is_scratch(self, path: Path) -> bool:
         """Return whether this session creates the path in a temporary folder; record it if it is new."""
-        place = next((one for one in _SCRATCH if path.is_relative_to(one) and str(path) != one), None)
-        if place is None:
+        folder = next((one for one in _SCRATCH if path.is_relative_to(one) and str(path) != one), None)
+        if folder is None:
             return False
-        entry = str(Path(place, path.relative_to(place).parts[0]))
+        entry = str(Path(folder, path.relative_to(folder).parts[0]))
         if entry in self.scratch:
             return True
         if _GLOB.search(entry) or os.path.lexists(entry):
@@ -193,22 +193,22 @@ def _could_match(pattern: str, name: str) -> bool:
 def _credential_paths(home: Path, protected: tuple[Path, ...]) -> tuple[str, ...]:
     homes = (home, Path(os.path.realpath(home)), Path("/root"))
     at_home = (str(one / name) for one in homes for name in _CREDENTIALS_AT_HOME)
-    own_paths = (str(one) for place in protected for one in (place, Path(os.path.realpath(place))))
+    own_paths = (str(one) for folder in protected for one in (folder, Path(os.path.realpath(folder))))
     return (*dict.fromkeys((*at_home, *_CREDENTIALS_OF_THE_SYSTEM, *own_paths)),)
 
 
-def _reaches_any(path: Path, places: tuple[str, ...]) -> bool:
-    """Return whether ``path`` is one of the places or inside one."""
+def _reaches_any(path: Path, targets: tuple[str, ...]) -> bool:
+    """Return whether ``path`` is one of the targets or inside one."""
     text = str(path)
     if not _GLOB.search(text):
-        return f"{text}/".startswith(tuple(f"{place}/" for place in places))
-    return any(_could_reach(path.parts, Path(place).parts) for place in places)
+        return f"{text}/".startswith(tuple(f"{target}/" for target in targets))
+    return any(_could_reach(path.parts, Path(target).parts) for target in targets)
 
 
-def _could_reach(parts: tuple[str, ...], wanted: tuple[str, ...]) -> bool:
-    if len(parts) < len(wanted):
+def _could_reach(parts: tuple[str, ...], target: tuple[str, ...]) -> bool:
+    if len(parts) < len(target):
         return False
-    return all(have == want or _could_match(have, want) for have, want in zip(parts, wanted, strict=False))
+    return all(have == want or _could_match(have, want) for have, want in zip(parts, target, strict=False))
 
 
 def _matches(pattern: Path, path: Path) -> bool:

@@ -92,7 +92,7 @@ class Confinement(Struct, frozen=True):
     It doesn't limit what a command or a program does once it runs: guests therefore get neither by default.
     """
 
-    places: tuple[Path, ...]
+    folders: tuple[Path, ...]
     tools: Callable[[str], bool]
 
     def refusal(self, tool: str, proposed_action: ProposedAction, workspace: Workspace) -> str:
@@ -109,7 +109,7 @@ class Confinement(Struct, frozen=True):
             real = Path(os.path.realpath(workspace.resolve(target)))
         except (ValueError, RuntimeError):  # not a path, or the home of an unknown user
             return False
-        return any(real.is_relative_to(os.path.realpath(place)) for place in self.places)
+        return any(real.is_relative_to(os.path.realpath(folder)) for folder in self.folders)
 
 
 class Allow(Struct, frozen=True, tag="allow"):
@@ -168,7 +168,7 @@ class ApprovalPolicy(Struct, frozen=True, kw_only=True):
         if self.confined is not None and (reason := self.confined.refusal(tool, proposed_action, workspace)):
             return Deny(reason)
         examination = self._examine(proposed_action, workspace)
-        dangers = self._dangers(effect, proposed_action, self._places(workspace), tool, examination)
+        dangers = self._dangers(effect, proposed_action, self._make_path_rules(workspace), tool, examination)
         fatal = [danger.reason for danger in dangers if danger.fatal]
         if fatal:
             return Deny(f"It {' and '.join(fatal)}. Nobody can approve that here.")
@@ -205,7 +205,7 @@ class ApprovalPolicy(Struct, frozen=True, kw_only=True):
             one.program in _READING_PROGRAMS or _is_git_reading(one) for one in examination.commands
         )
 
-    def _places(self, workspace: Workspace) -> PathRules:
+    def _make_path_rules(self, workspace: Workspace) -> PathRules:
         return PathRules(workspace.folder, self.home, self.protected, self.readable, self.scratch)
 
     def _examine(self, proposed_action: ProposedAction, workspace: Workspace) -> "ShellExamination | None":
@@ -214,7 +214,7 @@ class ApprovalPolicy(Struct, frozen=True, kw_only=True):
             return None
         from talaria.agent.approval.shell_analysis import ShellExamination  # noqa: PLC0415 (loaded with the first command: parses shell)
 
-        examination = ShellExamination(self._places(workspace), workspace.environment)
+        examination = ShellExamination(self._make_path_rules(workspace), workspace.environment)
         examination.examine(proposed_action.target)
         return examination
 
@@ -222,7 +222,7 @@ class ApprovalPolicy(Struct, frozen=True, kw_only=True):
         self,
         effect: Effect,
         proposed_action: ProposedAction,
-        places: PathRules,
+        path_rules: PathRules,
         tool: str,
         examination: "ShellExamination | None",
     ) -> list[Danger]:
@@ -235,15 +235,15 @@ class ApprovalPolicy(Struct, frozen=True, kw_only=True):
             case "code":
                 return _code_dangers(proposed_action.target, tool, strict=strict)
             case "read":
-                return _read_dangers(proposed_action.target, places)
+                return _read_dangers(proposed_action.target, path_rules)
             case "write":
-                return _write_dangers(proposed_action.target, places, strict=strict)
+                return _write_dangers(proposed_action.target, path_rules, strict=strict)
             case "fetch":
                 return []
             case "send":
-                return _send_dangers(proposed_action.place, tool)
+                return _send_dangers(proposed_action.destination, tool)
             case "page" | "submit":
-                return _page_dangers(proposed_action, places, tool, strict=strict)
+                return _page_dangers(proposed_action, path_rules, tool, strict=strict)
             case "skill":
                 reason = "changes instructions that later conversations follow"
                 return [Danger("start-up", reason, proposed_action.target, narrow=True)]
@@ -287,35 +287,35 @@ def _code_dangers(code: str, tool: str, *, strict: bool) -> list[Danger]:
     return found
 
 
-def _read_dangers(target: str, places: PathRules) -> list[Danger]:
-    secret = next((path for path in places.paths(target) or () if places.is_secret(path)), None)
+def _read_dangers(target: str, path_rules: PathRules) -> list[Danger]:
+    secret = next((path for path in path_rules.paths(target) or () if path_rules.is_secret(path)), None)
     if secret is None:
         return []
     return [Danger("credentials", f"reads credentials: {secret}", str(secret))]
 
 
-def _write_dangers(target: str, places: PathRules, *, strict: bool) -> list[Danger]:
-    paths = places.paths(target)
+def _write_dangers(target: str, path_rules: PathRules, *, strict: bool) -> list[Danger]:
+    paths = path_rules.paths(target)
     if not paths:
         return []
-    danger = places.write_danger(paths, str(paths[0]))
+    danger = path_rules.write_danger(paths, str(paths[0]))
     if danger is not None:
         return [danger]
     return [Danger("unlisted", f"writes {paths[0]}", str(paths[0]))] if strict else []
 
 
-def _send_dangers(place: str, tool: str) -> list[Danger]:
-    return [Danger("irreversible", f"sends a message to {place}", f"{tool} {place}")] if place else []
+def _send_dangers(destination: str, tool: str) -> list[Danger]:
+    return [Danger("irreversible", f"sends a message to {destination}", f"{tool} {destination}")] if destination else []
 
 
-def _page_dangers(proposed_action: ProposedAction, places: PathRules, tool: str, *, strict: bool) -> list[Danger]:
+def _page_dangers(proposed_action: ProposedAction, path_rules: PathRules, tool: str, *, strict: bool) -> list[Danger]:
     """Return the dangers of acting on a website; a rule may name it, for example `submit example.com`."""
     if proposed_action.kind == "page":
-        return [Danger("unlisted", f"acts on {proposed_action.place}", tool)] if strict else []
+        return [Danger("unlisted", f"acts on {proposed_action.destination}", tool)] if strict else []
     verb = "uploads a file to" if proposed_action.file else "submits something to"
-    subject = f"{'upload' if proposed_action.file else 'submit'} {proposed_action.place}"
-    credentials = _read_dangers(proposed_action.file, places) if proposed_action.file else []
-    return [*credentials, Danger("irreversible", f"{verb} {proposed_action.place}", subject)]
+    subject = f"{'upload' if proposed_action.file else 'submit'} {proposed_action.destination}"
+    credentials = _read_dangers(proposed_action.file, path_rules) if proposed_action.file else []
+    return [*credentials, Danger("irreversible", f"{verb} {proposed_action.destination}", subject)]
 
 
 def _other_dangers(effect: Effect, target: str, tool: str) -> list[Danger]:

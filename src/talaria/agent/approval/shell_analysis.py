@@ -95,10 +95,10 @@ _FOLLOWED = _DELETES | SHELLS | _PRIVILEGE_PROGRAMS | frozenset(
 class ShellExamination:
     """An examination of shell code on every possible path, recording the dangers."""
 
-    def __init__(self, places: PathRules, environment: Mapping[str, str] | None = None) -> None:
-        variables = {"HOME": str(places.home), **(environment or {})}
-        self._places = places
-        self._walk = ShellWalk(ShellState(variables, places.folder), self._examine_command, self._doubt)
+    def __init__(self, path_rules: PathRules, environment: Mapping[str, str] | None = None) -> None:
+        variables = {"HOME": str(path_rules.home), **(environment or {})}
+        self._path_rules = path_rules
+        self._walk = ShellWalk(ShellState(variables, path_rules.folder), self._examine_command, self._doubt)
         self._scripts = ScriptFiles()
         self._downloads: set[str] = set()
         self.found: list[Danger] = []
@@ -167,7 +167,7 @@ class ShellExamination:
             self._note(Danger("code", "runs a program whose name is computed", narrow=True))
         if self._walk.calls(command) and command.input is not None:
             self._note(Danger("system", "starts copies of itself endlessly", fatal=True))
-        apply_builtin(self._walk.state, command, self._places)
+        apply_builtin(self._walk.state, command, self._path_rules)
         self._examine_builtin(command)
         self._examine_evaluated(command)
         self._examine_code(command)
@@ -201,7 +201,7 @@ class ShellExamination:
     def _examine_reach(self, command: SimpleCommand) -> None:
         """Record what a program links to, changes or reads as a whole."""
         for text in list_link_targets(command):
-            if any(map(self._places.is_outside, self._paths(text) or ())):
+            if any(map(self._path_rules.is_outside, self._paths(text) or ())):
                 self._note(
                     Danger("outside", f"links to a path outside the working folder: {text}", subject_of(command))
                 )
@@ -210,7 +210,7 @@ class ShellExamination:
         ):
             self._note(Danger("system", "changes permissions of the whole system", fatal=True))
         for text in list_bundled_paths(command):
-            if any(map(self._places.contains_secrets, self._paths(text) or ())):
+            if any(map(self._path_rules.contains_secrets, self._paths(text) or ())):
                 self._note(
                     Danger("credentials", f"reads everything in {text}, including credentials", subject_of(command))
                 )
@@ -252,7 +252,7 @@ class ShellExamination:
         folders = [""] if "/" in name else self._walk.state.value("PATH").split(":")
         for folder in folders:
             paths = self._paths(f"{folder}/{name}" if folder else name)
-            if folder and paths is not None and self._places.is_outside(paths[0]):
+            if folder and paths is not None and self._path_rules.is_outside(paths[0]):
                 continue
             if is_script(paths) or self._scripts.is_new(paths):
                 self._examine_script(ShellWord(f"{folder}/{name}" if folder else name), command.arguments, aside=True)
@@ -395,7 +395,7 @@ class ShellExamination:
             reason = "writes to a path that is computed" + (f": {_readable(text)}" if sensitive else "")
             self._note(Danger("start-up" if sensitive else "outside", reason, subject))
             return
-        danger = self._places.write_danger(paths, subject)
+        danger = self._path_rules.write_danger(paths, subject)
         if danger is not None:
             self._note(danger)
 
@@ -405,7 +405,7 @@ class ShellExamination:
             if mentions_credentials(text):
                 self._note(Danger("credentials", f"touches credentials: {_readable(text)}", subject_of(command)))
             return
-        secret = next((path for path in paths if self._places.is_secret(path)), None)
+        secret = next((path for path in paths if self._path_rules.is_secret(path)), None)
         if secret is not None:
             self._note(Danger("credentials", f"touches credentials: {secret}", subject_of(command)))
 
@@ -416,11 +416,11 @@ class ShellExamination:
             self._note(Danger("deletion", "deletes a folder whose name is computed", narrow=True))
             return
         for path in paths:
-            if self._places.is_vital(path):
+            if self._path_rules.is_vital(path):
                 self._note(Danger("deletion", f"deletes {path} and everything in it", fatal=True))
-            elif self._places.folder.is_relative_to(path) or path.name == ".git":
+            elif self._path_rules.folder.is_relative_to(path) or path.name == ".git":
                 self._note(Danger("deletion", f"deletes everything in {path}", narrow=True))
-            elif self._places.is_outside(path):
+            elif self._path_rules.is_outside(path):
                 self._note(Danger("deletion", f"deletes {path}, outside the working folder", narrow=True))
 
     def _run_download(self, command: SimpleCommand) -> None:
@@ -438,11 +438,11 @@ class ShellExamination:
     def _paths(self, text: str) -> tuple[Path, ...] | None:
         """Return all paths that a text may name here; ``None`` if unknown."""
         if text.startswith("/"):
-            return self._places.paths(text)
+            return self._path_rules.paths(text)
         folders = self._walk.state.folders
         if folders is None:
-            return self._places.paths(text) if text.startswith("~") else None
-        found = [self._places.paths(text, folder) for folder in folders]
+            return self._path_rules.paths(text) if text.startswith("~") else None
+        found = [self._path_rules.paths(text, folder) for folder in folders]
         if any(paths is None for paths in found):
             return None
         return tuple(dict.fromkeys(path for paths in found for path in paths or ()))

@@ -159,11 +159,11 @@ class ShellState:
         self.variables[name] = value if len(value) < _MAX_VALUE_LENGTH else UNKNOWN
 
 
-def apply_builtin(state: ShellState, command: SimpleCommand, places: PathRules) -> None:
+def apply_builtin(state: ShellState, command: SimpleCommand, path_rules: PathRules) -> None:
     """Apply the effect of a builtin; other programs change nothing."""
     program, words = command.program, command.arguments
     if program in ("cd", "pushd"):
-        _change_folder(state, words, places)
+        _change_folder(state, words, path_rules)
     elif program == "popd":
         state.folders = None
     elif program in _READS:
@@ -211,7 +211,7 @@ def predict_pipeline_output(commands: Sequence[SimpleCommand], state: ShellState
     return text if text == NAME else UNKNOWN
 
 
-def _change_folder(state: ShellState, words: tuple[str, ...], places: PathRules) -> None:
+def _change_folder(state: ShellState, words: tuple[str, ...], path_rules: PathRules) -> None:
     """Change the folder; if it may not exist, the shell may also stay."""
     plain = [text for text in words if not re.match(r"-[LPe@]+$|--$", text)]
     where = plain[0] if plain else state.value("HOME")
@@ -219,8 +219,8 @@ def _change_folder(state: ShellState, words: tuple[str, ...], places: PathRules)
         state.folders = None
         return
     found: list[Path] = []
-    for folder in state.folders or (places.folder,):
-        paths = places.paths(where, folder)
+    for folder in state.folders or (path_rules.folder,):
+        paths = path_rules.paths(where, folder)
         if paths is None:
             state.folders = None
             return

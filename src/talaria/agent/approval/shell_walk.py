@@ -136,10 +136,10 @@ class ShellWalk:
 
     def _statements(self, node: Node) -> None:
         children = node.children
-        for place, child in enumerate(children):
+        for index, child in enumerate(children):
             if child.type in _IGNORED:
                 continue
-            following = children[place + 1].type if place + 1 < len(children) else ""
+            following = children[index + 1].type if index + 1 < len(children) else ""
             if following == "&":
                 with self.aside():
                     self._statement(child)
@@ -226,9 +226,9 @@ class ShellWalk:
             return self._document(node, redirects, words)
         operator = next((text_of(one) for one in node.children if one.type[:1] in "<>&"), ">")
         targets = node.children_by_field_name("destination")
-        for place, target in enumerate(targets):
+        for index, target in enumerate(targets):
             expanded = self._expansion.words(target)
-            if place:  # the grammar takes the words after a redirection for more targets
+            if index:  # the grammar takes the words after a redirection for more targets
                 words += expanded
                 continue
             redirects += [Redirect(operator, word) for word in expanded]
@@ -245,10 +245,10 @@ class ShellWalk:
             end = next(one for one in node.children if one.type == "heredoc_end")
             raw = (node.text or b"")[: end.start_byte - node.start_byte].decode("utf-8", "surrogatepass")
             body = raw[start:].rstrip("\t")
-        for place, child in enumerate(node.children):
+        for index, child in enumerate(node.children):
             if child.type in ("file_redirect", "herestring_redirect"):
                 self._redirect(child, redirects, words)
-            elif node.field_name_for_child(place) == "argument":
+            elif node.field_name_for_child(index) == "argument":
                 words += self._expansion.words(child)
         if is_literal_document(node):
             return ShellInput(body, ("cat",))
@@ -257,11 +257,11 @@ class ShellWalk:
 
     def _continuation(self, node: Node) -> None:
         """Run what follows a here-document on its first line: the rest of a pipeline or of a list."""
-        for place, child in enumerate(node.children):
+        for index, child in enumerate(node.children):
             if child.type == "pipeline":
                 stdin = self._output_of(self._seen[-1:])
                 self._pipe([one for one in child.children if one.is_named], stdin)
-            elif node.field_name_for_child(place) == "right":
+            elif node.field_name_for_child(index) == "right":
                 before = self.state.copy()
                 self._statement(child)
                 self.state.merge(before)
@@ -317,8 +317,8 @@ class ShellWalk:
         return ShellWord(text.strip("\n"), sources=tuple(one.program for one in inner) or ("",))
 
     def _statements_inside(self, node: Node) -> None:
-        for place, child in enumerate(node.children):
-            if 0 < place < len(node.children) - 1 and child.type not in _IGNORED:
+        for index, child in enumerate(node.children):
+            if 0 < index < len(node.children) - 1 and child.type not in _IGNORED:
                 self._statement(child)
 
     def _compound(self, node: Node) -> None:
@@ -414,8 +414,8 @@ class ShellWalk:
                 self.state.merge(end)
 
     def _item(self, node: Node) -> None:
-        for place, child in enumerate(node.children):
-            if node.field_name_for_child(place) == "value":
+        for index, child in enumerate(node.children):
+            if node.field_name_for_child(index) == "value":
                 self._expansion.words(child)
             elif child.is_named:
                 self._statement(child)

@@ -106,8 +106,8 @@ class AgentRoutes:
         return make_json_reply(Decided(name))
 
     async def _send(self, request: ApiRequest) -> Reply:
-        wanted, networks = request.read(NewChatMessage), self._networks()
-        return make_json_reply(await self._store.write(lambda tx: _queue_message(tx, wanted, networks)))
+        message, networks = request.read(NewChatMessage), self._networks()
+        return make_json_reply(await self._store.write(lambda tx: _queue_message(tx, message, networks)))
 
 
 def _list_views(tx: Transaction) -> list[ApprovalView]:
@@ -143,18 +143,18 @@ def _answer(tx: Transaction, name: str, decision: ApprovalDecision) -> None:
         raise make_conflict("The turn that asks this has ended.", code="answered")
 
 
-def _queue_message(tx: Transaction, wanted: NewChatMessage, networks: Collection[str]) -> QueuedChatMessage:
-    address = find_target(tx, wanted.to, networks)
+def _queue_message(tx: Transaction, message: NewChatMessage, networks: Collection[str]) -> QueuedChatMessage:
+    address = find_target(tx, message.to, networks)
     post = CrossPost(
         key=f"mcp:{new_id()}",
         address=address,
-        content=Content(text=wanted.text),
+        content=Content(text=message.text),
         source="another agent",
         at=datetime.now(UTC),
     )
     send_cross_post(tx, post)
     served = is_platform_served(tx, address.platform)
-    return QueuedChatMessage(wanted.to, address.platform, address.chat_id, served)
+    return QueuedChatMessage(message.to, address.platform, address.chat_id, served)
 
 
 class AgentTool(Struct, frozen=True):

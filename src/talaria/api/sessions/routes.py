@@ -192,14 +192,14 @@ def to_hit_view(hit: Hit) -> HitView:
     )
 
 
-async def move_session(store: Store, session_id: SessionId, wanted: MoveRequest, networks: Collection[str]) -> None:
+async def move_session(store: Store, session_id: SessionId, move: MoveRequest, networks: Collection[str]) -> None:
     """Request a handoff and wait until it is completed; raises a `Problem` if it is refused, fails or times out."""
     try:
-        request = HandoffRequest(session_id, wanted.to, immediate=wanted.now)
+        request = HandoffRequest(session_id, move.to, immediate=move.now)
         await request_handoff(store, request, dict.fromkeys(networks, True))
     except HandoffRefused as error:
         raise _to_problem(error) from error
-    state = await wait_for_handoff(store, session_id, wanted.timeout_seconds)
+    state = await wait_for_handoff(store, session_id, move.timeout_seconds)
     if state["state"] != "completed":
         problem = state["error"] or "it couldn't be moved"
         raise make_conflict(f"The session was not moved: {problem}.", code="not_moved")
@@ -276,10 +276,10 @@ class SessionRoutes:
         return make_json_reply(MessageList([to_message_view(one) for one in shown], len(found) > len(shown)))
 
     async def _fork(self, request: ApiRequest) -> Reply:
-        wanted, name = request.read(ForkRequest), request.parts["session_id"]
-        if "\0" in wanted.title:
+        fork_request, name = request.read(ForkRequest), request.parts["session_id"]
+        if "\0" in fork_request.title:
             raise Problem(NUL_REFUSED, param="title", code="invalid_value")
-        fork = await self._store.write(lambda tx: _fork_session(tx, name, wanted, request.caller))
+        fork = await self._store.write(lambda tx: _fork_session(tx, name, fork_request, request.caller))
         return make_json_reply(to_session_view(fork), status=201)
 
     async def _delete(self, request: ApiRequest) -> Reply:
@@ -290,9 +290,9 @@ class SessionRoutes:
         return make_json_reply(DeletedSession(session.id))
 
     async def _move(self, request: ApiRequest) -> Reply:
-        wanted, name = request.read(MoveRequest), request.parts["session_id"]
+        move, name = request.read(MoveRequest), request.parts["session_id"]
         session = await self._store.read(lambda tx: _require_session(tx, name))
-        await move_session(self._store, session.id, wanted, self._networks())
+        await move_session(self._store, session.id, move, self._networks())
         return make_json_reply(await self._store.read(lambda tx: _build_view(tx, name)))
 
 
@@ -323,14 +323,14 @@ def _build_view(tx: Transaction, name: str) -> SessionView:
     )
 
 
-def _fork_session(tx: Transaction, name: str, wanted: ForkRequest, caller: ApiCaller) -> Session:
+def _fork_session(tx: Transaction, name: str, fork_request: ForkRequest, caller: ApiCaller) -> Session:
     session = _require_session(tx, name)
     last = tx.messages.last(session.id, 1)
-    upto = wanted.upto or (last[-1].seq if last else 0)
+    upto = fork_request.upto or (last[-1].seq if last else 0)
     if not last or upto > last[-1].seq:
         message_count = last[-1].seq if last else 0
         raise Problem(f"The session has {message_count} messages.", param="upto", code="invalid_value")
-    fork = create_branch(tx, session.id, upto, wanted.title)
+    fork = create_branch(tx, session.id, upto, fork_request.title)
     origin = read_origin(tx, session.id) or ApiOrigin()
     write_origin(tx, fork.id, ApiOrigin(caller.name, origin.instructions))
     return fork
@@ -351,16 +351,20 @@ def _find_page(tx: Transaction, asked: SessionsQuery) -> list[Session]:
     at, skipped = _read_cursor(asked.after)
     count = asked.limit + 1
     while True:
-        wanted = SessionFilter(
+        session_filter = SessionFilter(
             matching=asked.q.strip(),
             source=asked.source,
             archived=asked.archived,
             updated_before=at + _TICK if at else None,
             limit=count,
         )
-        found = tx.sessions.find(wanted)
-        place = next((number for number, one in enumerate(found) if one.id == skipped), None)
-        rest = found[place + 1 :] if place is not None else [one for one in found if at is None or one.updated_at < at]
+        found = tx.sessions.find(session_filter)
+        position = next((number for number, one in enumerate(found) if one.id == skipped), None)
+        rest = (
+            found[position + 1 :]
+            if position is not None
+            else [one for one in found if at is None or one.updated_at < at]
+        )
         if len(rest) > asked.limit or len(found) < count:
             return rest
         count *= 2

@@ -425,10 +425,10 @@ class _Builder:
             may_join=self._may_speak,
         )
 
-    async def _may_speak(self, place: Address, sender: Sender) -> bool:
+    async def _may_speak(self, address: Address, sender: Sender) -> bool:
         now = datetime.now(UTC)
         return await self._application.store.read(
-            lambda tx: may_speak(tx, self._application.settings, place, sender, now)
+            lambda tx: may_speak(tx, self._application.settings, address, sender, now)
         )
 
     def _build_request(self, address: Address) -> OpenRequest:

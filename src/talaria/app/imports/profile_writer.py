@@ -168,8 +168,8 @@ class ProfileWriter:
         document = Document(
             name, f"Notes and daily logs from {agent}. Read them when the past matters.", body[:SIZE_LIMIT]
         )
-        wanted = {_HEAD: write_document(document)} | dict(notes)
-        changed = {file: text for file, text in wanted.items() if read_file(folder / file) != text.encode()}
+        files = {_HEAD: write_document(document)} | dict(notes)
+        changed = {file: text for file, text in files.items() if read_file(folder / file) != text.encode()}
         if not changed:
             return _item("memory", name, "unchanged")
         if not self._dry_run:

@@ -98,7 +98,7 @@ def project_context(folder: Path) -> str:
     found: dict[str, str] = {}
     remaining = _CONTEXT_LIMIT
     for file in (
-        f"{place.rstrip('/')}/{name}" for place in _list_parent_folders(str(folder)) for name in CONTEXT_FILES
+        f"{parent.rstrip('/')}/{name}" for parent in _list_parent_folders(str(folder)) for name in CONTEXT_FILES
     ):
         text = _truncate(_read_file(file), min(remaining, _FILE_LIMIT))
         if text and (real := os.path.realpath(file)) not in found:
@@ -156,8 +156,8 @@ def apply_preferences(settings: Settings, kept: Preferences, request: OpenReques
     """Return settings and request with preferences and persona; the request's model is for this opening only."""
     if kept.persona or request.persona:
         settings, request = apply_persona(settings, request, kept.persona)
-    wanted, surface = request.model, request.surface.source
-    provider, colon, name = settings.model.aliases.get(wanted, wanted or kept.model).partition(":")
+    requested, surface = request.model, request.surface.source
+    provider, colon, name = settings.model.aliases.get(requested, requested or kept.model).partition(":")
     if not colon:
         provider, name = settings.model.provider, provider or settings.model.name
     effort = cast("Effort", kept.effort) or settings.model.effort
@@ -264,14 +264,14 @@ def make_prefix(
     tool_context: ToolContext, request: OpenRequest, toolbox: Toolbox, personality: str, stored: Prefix | None
 ) -> Prefix:
     """Return the prompt prefix of a session: the ``stored`` one if it still fits, else a new one."""
-    wanted = Prefix(
+    prefix = Prefix(
         instructions="",
         tools=hashlib.sha256(msgspec.json.encode(toolbox.specs)).hexdigest(),
         model=tool_context.model.name,
         manner=_describe_options(tool_context.settings, tool_context.settings.model.effort, personality),
         audience=tool_context.viewer.audience,
     )
-    return choose_prefix(stored, wanted, lambda: build_instructions(_make_tiers(tool_context, request, personality)))
+    return choose_prefix(stored, prefix, lambda: build_instructions(_make_tiers(tool_context, request, personality)))
 
 
 async def open_prefix(

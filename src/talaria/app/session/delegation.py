@@ -81,15 +81,17 @@ async def run_in_background(parent: LazyDelegator, text: str) -> str:
     if not parent.application.background_role.present or not parent.request.surface.context.async_delivery:
         raise Refused(_NO_BACKGROUND)
     child = ChildTask(DelegatedTask(goal=text, tools=_default_tools(parent)))
-    wanted = structs.replace(_make_delegation(parent, (child,), parent.request.surface.context, new_id()), said=text)
-    return await store.write(lambda tx: _queue_in_background(tx, wanted, most))
+    delegation = structs.replace(
+        _make_delegation(parent, (child,), parent.request.surface.context, new_id()), said=text
+    )
+    return await store.write(lambda tx: _queue_in_background(tx, delegation, most))
 
 
-def _queue_in_background(tx: Transaction, wanted: Delegation, most: int) -> str:
-    active = list_background(tx, wanted.session_id)
+def _queue_in_background(tx: Transaction, delegation: Delegation, most: int) -> str:
+    active = list_background(tx, delegation.session_id)
     if len(active) >= most:
         raise Refused(f"{len(active)} background tasks are already running here. `/background` lists them.")
-    return queue_in_background(tx, wanted)
+    return queue_in_background(tx, delegation)
 
 
 async def _begin(
@@ -99,19 +101,19 @@ async def _begin(
     children = tuple([ChildTask(await _check_task(parent, task)) for task in tasks])
     if len(tasks) > settings.delegation.tasks:
         raise ToolFailed(f"At most {settings.delegation.tasks} tasks can be delegated at once, not {len(tasks)}.")
-    wanted = _make_delegation(parent, children, call.context, key)
+    delegation = _make_delegation(parent, children, call.context, key)
     can_wake = parent.application.background_role.present and call.context.async_delivery
     if not background or not can_wake:
-        return await store.write(lambda tx: save_delegation(tx, wanted))
-    return await store.write(lambda tx: _begin_in_background(tx, wanted, settings.delegation.background))
+        return await store.write(lambda tx: save_delegation(tx, delegation))
+    return await store.write(lambda tx: _begin_in_background(tx, delegation, settings.delegation.background))
 
 
-def _begin_in_background(tx: Transaction, wanted: Delegation, most: int) -> Delegation:
-    active = list_background(tx, wanted.session_id)
-    if len(active) >= most and read_delegation(tx, wanted.key) is None:
+def _begin_in_background(tx: Transaction, delegation: Delegation, most: int) -> Delegation:
+    active = list_background(tx, delegation.session_id)
+    if len(active) >= most and read_delegation(tx, delegation.key) is None:
         names = ", ".join(one.handle for one in active)
         raise ToolFailed(f"Too many background tasks are running: {names}. Wait until one reports.")
-    return start_in_background(tx, wanted)
+    return start_in_background(tx, delegation)
 
 
 async def _check_task(parent: LazyDelegator, task: DelegatedTask) -> DelegatedTask:

@@ -109,8 +109,10 @@ async def find_sandbox_problem(context: SandboxContext, folder: Path) -> str:
     sandbox = make_sandbox(context, settings.kind, _make_policy(context, (folder,), ()))
     try:
         await sandbox.start()
-        place = str(folder) if settings.kind != "ssh" else "/"
-        call = sandbox.call(SandboxCommand(plain_argv("echo ready", sandbox.programs), place, context.environment))
+        working_folder = str(folder) if settings.kind != "ssh" else "/"
+        call = sandbox.call(
+            SandboxCommand(plain_argv("echo ready", sandbox.programs), working_folder, context.environment)
+        )
         ran = await run_client(call.argv, call.environment, _CHECK_SECONDS)
     except ToolFailed as error:
         return str(error).removeprefix(str(refuse_sandbox("")))

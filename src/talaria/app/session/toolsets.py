@@ -134,7 +134,7 @@ class ToolContext(Struct, frozen=True, kw_only=True):
     def output_folders(self) -> tuple[Path, ...]:
         """The folders of outputs and received files that the transcript mentions."""
         sessions = (self.session_id, *self.past)
-        return (*map(self.outputs.place, sessions), *(self.profile.media_folder / one for one in sessions))
+        return (*map(self.outputs.folder_of, sessions), *(self.profile.media_folder / one for one in sessions))
 
     @property
     def memories(self) -> Memories:

@@ -199,7 +199,7 @@ class BackgroundProcesses:
         if self._supervisor is None:
             from talaria.tools.process.supervisor import Supervisor  # noqa: PLC0415 (loaded with the first process)
 
-            self._supervisor = Supervisor(self._store, self._worker, self._outputs.place, self._reporter)
+            self._supervisor = Supervisor(self._store, self._worker, self._outputs.folder_of, self._reporter)
         return self._supervisor
 
     def _release(self) -> None:

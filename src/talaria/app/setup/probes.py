@@ -163,7 +163,7 @@ class ProfileSetup:
 
     def _find_keys(self, accounts: Mapping[str, ModelAccount], secrets: Secrets) -> tuple[FoundKey, ...]:
         return tuple(
-            FoundKey(key, name, "the environment" if self._environment.get(key) else str(secrets.place(key)))
+            FoundKey(key, name, "the environment" if self._environment.get(key) else str(secrets.locate(key)))
             for name, account in accounts.items()
             for key in account.key_names
             if secrets.get(key)

@@ -107,9 +107,9 @@ def _show(arguments: argparse.Namespace, services: Services) -> int:
 
 def _get(arguments: argparse.Namespace, services: Services) -> int:
     loaded, secrets = _load(services)
-    wanted = format_key(split_key(arguments.key))
+    key = format_key(split_key(arguments.key))
     entries = list(_list_entries(loaded, secrets))
-    entry = next((entry for entry in entries if entry.key == wanted), None) or _find_table_entry(entries, wanted)
+    entry = next((entry for entry in entries if entry.key == key), None) or _find_table_entry(entries, key)
     if entry is None:
         raise NotFound(_explain_unknown_key(arguments.key, loaded, secrets))
     if arguments.json:
@@ -119,14 +119,14 @@ def _get(arguments: argparse.Namespace, services: Services) -> int:
     return 0
 
 
-def _find_table_entry(entries: list[ConfigEntry], wanted: str) -> ConfigEntry | None:
+def _find_table_entry(entries: list[ConfigEntry], key: str) -> ConfigEntry | None:
     """Return one entry of a setting that holds a table."""
-    table, _, name = wanted.rpartition(".")
+    table, _, name = key.rpartition(".")
     for entry in entries:
         if entry.key == table and isinstance(entry.value, Mapping) and name in entry.value:
             value = entry.value[name]
             text = entry.text if entry.secret else format_value(value)
-            return ConfigEntry(wanted, value, text, entry.origin, entry.secret)
+            return ConfigEntry(key, value, text, entry.origin, entry.secret)
     return None
 
 
@@ -203,8 +203,8 @@ def _list_entries(loaded: LoadedSettings, secrets: Secrets) -> Iterator[ConfigEn
     for field, value in loaded.values():
         yield ConfigEntry(field.key, value, field.shown(value), str(loaded.origin(field.path)), field.secret)
     for name in secrets.names():
-        place, text = secrets.place(name), mask(secrets.get(name) or "")
-        yield ConfigEntry(name, text, text, str(place), secret=True)
+        location, text = secrets.locate(name), mask(secrets.get(name) or "")
+        yield ConfigEntry(name, text, text, str(location), secret=True)
 
 
 def _shorten_origin(origin: str, services: Services) -> str:

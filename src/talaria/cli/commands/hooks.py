@@ -134,8 +134,8 @@ def _format_row(hook: HookSummary, services: Services) -> tuple[object, ...]:
 
 
 def _as_data(hook: HookSummary) -> dict[str, Any]:
-    place = "file" if hook.name == BOOT else "folder"
-    data: dict[str, Any] = {"name": hook.name, "state": hook.state, place: str(hook.path)}
+    kind = "file" if hook.name == BOOT else "folder"
+    data: dict[str, Any] = {"name": hook.name, "state": hook.state, kind: str(hook.path)}
     if hook.problem:
         return {**data, "problem": hook.problem}
     data |= {"description": hook.description, "events": hook.events}

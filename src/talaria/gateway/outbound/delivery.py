@@ -215,7 +215,7 @@ class Delivery:
     async def _deliver(self, item: OutboxItem, writer: MessageWriter) -> bool:
         """Deliver one item; return whether the outbox has more, or the item has to wait."""
         try:
-            reference = await writer.place()
+            reference = await writer.post_pieces()
         except RateLimited as error:  # of refused credentials, `resume` ends the pause
             await self._put_back(item, timedelta(0) if self._refused else error.delay)
         except SlowDown as error:

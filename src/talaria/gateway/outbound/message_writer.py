@@ -187,15 +187,15 @@ class PostedMessages(Struct, frozen=True, omit_defaults=True):
     live: WorkerId = WorkerId("")
     maybe: int = 0
 
-    def at(self, place: int) -> str | None:
+    def at(self, index: int) -> str | None:
         """Return the message id at a position; empty if one may exist there, ``None`` if none does."""
-        if place < len(self.messages):
-            return self.messages[place]
-        return "" if place < len(self.messages) + self.maybe else None
+        if index < len(self.messages):
+            return self.messages[index]
+        return "" if index < len(self.messages) + self.maybe else None
 
-    def key(self, reply: str, place: int) -> str:
+    def key(self, reply: str, index: int) -> str:
         """Return the idempotency key of the message at a position of a reply."""
-        return f"{reply}:{self.final_count + place + 1}"
+        return f"{reply}:{self.final_count + index + 1}"
 
     def for_address(self, address: Address) -> "PostedMessages":
         """Return the posted messages if they are at this address, else an empty record with unused keys.
@@ -263,19 +263,19 @@ class MessageWriter:
         """Stop after the current piece."""
         self._stop_requested = True
 
-    async def place(self) -> str:
+    async def post_pieces(self) -> str:
         """Post the missing pieces; return the id of the message with buttons, else of the first one."""
         await self._wait_for_preview()
         pieces = await self._split()
-        for place in range(self._posted.done, len(pieces)):
-            message_id = await self._write_piece(place, pieces[place])
-            self._posted = _with_message(self._posted, place, message_id)
-            if place + 1 < len(pieces):
+        for index in range(self._posted.done, len(pieces)):
+            message_id = await self._write_piece(index, pieces[index])
+            self._posted = _with_message(self._posted, index, message_id)
+            if index + 1 < len(pieces):
                 await self._record()
                 self._check_deadline()
         await self._blank_surplus(len(pieces))
         self.is_written = True
-        first = next((place for place, piece in enumerate(pieces) if piece.buttons), 0)
+        first = next((index for index, piece in enumerate(pieces) if piece.buttons), 0)
         return self._posted.messages[first] if self._posted.messages else ""
 
     async def _split(self) -> list[Content]:
@@ -291,10 +291,10 @@ class MessageWriter:
 
         return split() if len(payload) < _THREAD_THRESHOLD else await asyncio.to_thread(split)
 
-    async def _write_piece(self, place: int, piece: Content) -> str:
+    async def _write_piece(self, index: int, piece: Content) -> str:
         """Write a piece into its message, posting it if needed, and return the message id."""
-        key = self._posted.key(self._item.key, place)
-        known = self._posted.at(place)
+        key = self._posted.key(self._item.key, index)
+        known = self._posted.at(index)
         if known and not piece.files:
             return await self._edit_or_send(known, key, piece)
         message_id = await self._send(piece, key)
@@ -382,9 +382,9 @@ class MessageWriter:
         self._posted = structs.replace(self._posted, live=WorkerId(""))
 
 
-def _with_message(shown: PostedMessages, place: int, message_id: str) -> PostedMessages:
-    messages = (*shown.messages[:place], message_id, *shown.messages[place + 1 :])
-    return structs.replace(shown, messages=messages, done=place + 1)
+def _with_message(shown: PostedMessages, index: int, message_id: str) -> PostedMessages:
+    messages = (*shown.messages[:index], message_id, *shown.messages[index + 1 :])
+    return structs.replace(shown, messages=messages, done=index + 1)
 
 
 def _make_file_name(key: str) -> str:

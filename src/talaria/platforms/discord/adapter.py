@@ -246,9 +246,9 @@ class Discord:
         return read_message(message, channel, identity, edited=event.name == "MESSAGE_UPDATE", own_role=role)
 
     async def _read_interaction_event(self, interaction: Interaction, identity: BotIdentity) -> Incoming | None:
-        place = interaction.channel_id or (interaction.channel.id if interaction.channel else "")
-        await self._commands.acknowledge(interaction, place)
-        channel = interaction.channel or await self._find_channel(place, interaction.guild_id)
+        channel_id = interaction.channel_id or (interaction.channel.id if interaction.channel else "")
+        await self._commands.acknowledge(interaction, channel_id)
+        channel = interaction.channel or await self._find_channel(channel_id, interaction.guild_id)
         return read_interaction(interaction, channel, identity)
 
     async def _find_channel(self, channel_id: str, guild_id: str) -> Channel:

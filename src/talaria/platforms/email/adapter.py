@@ -163,17 +163,17 @@ class Email(PlatformDefaults):
         data = await connection.fetch(entry.uid, part, self._settings.mail_patience)
         if data is None:  # deleted meanwhile
             return None
-        place = f"{validity}/{entry.uid}"
+        location = f"{validity}/{entry.uid}"
         try:
             if len(data) <= _SMALL_MAIL:
-                received = read_mail(data, entry.at, place, self._settings)
+                received = read_mail(data, entry.at, location, self._settings)
             else:
-                received = await asyncio.to_thread(read_mail, data, entry.at, place, self._settings)
+                received = await asyncio.to_thread(read_mail, data, entry.at, location, self._settings)
         except IgnoredMail as reason:
-            log.warning("%s: mail %s gets no answer: %s", self.name, place, reason)
+            log.warning("%s: mail %s gets no answer: %s", self.name, location, reason)
             return None
         except (ValueError, LookupError, AttributeError, TypeError):  # the parser fails on some broken headers
-            log.exception("%s: mail %s can't be read", self.name, place)
+            log.exception("%s: mail %s can't be read", self.name, location)
             return None
         return _note_size(received, entry.size) if is_large else received
 

@@ -141,8 +141,8 @@ def parse_mail(data: bytes) -> EmailMessage:
     return message_from_bytes(data, policy=policy.default)
 
 
-def read_mail(data: bytes, at: datetime, place: str, settings: EmailSettings) -> ReceivedMail:
-    """Return what a person wrote; ``place`` identifies the mail in the mailbox. Raises `IgnoredMail`."""
+def read_mail(data: bytes, at: datetime, location: str, settings: EmailSettings) -> ReceivedMail:
+    """Return what a person wrote; ``location`` identifies the mail in the mailbox. Raises `IgnoredMail`."""
     mail = parse_mail(data)
     check_is_personal(mail, settings)
     try:
@@ -161,7 +161,7 @@ def read_mail(data: bytes, at: datetime, place: str, settings: EmailSettings) ->
         sender=Sender(address, name or address),
         at=at,
         text=_join_subject(subject, read_text(mail, is_reply=bool(earlier)), is_reply=bool(earlier)),
-        attachments=tuple(_list_attachments(mail, place)),
+        attachments=tuple(_list_attachments(mail, location)),
         message_id=message_id,
         reply_to=earlier[-1] if earlier else "",
         chat_name=subject,
@@ -332,7 +332,7 @@ def _is_addressed(mail: EmailMessage, address: str) -> bool:
     return address in to or address not in copies
 
 
-def _list_attachments(mail: EmailMessage, place: str) -> Iterator[Attachment]:
+def _list_attachments(mail: EmailMessage, location: str) -> Iterator[Attachment]:
     body = {id(part) for part in (mail.get_body(("plain",)), mail.get_body(("html",))) if part is not None}
     count = 0
     for index, part in enumerate(mail.walk()):
@@ -347,7 +347,7 @@ def _list_attachments(mail: EmailMessage, place: str) -> Iterator[Attachment]:
         count += 1
         kind = "picture" if media_type.startswith("image/") else "document"
         size = len(_read_content(part))
-        yield Attachment(f"{place}/{index}", kind, name or _default_name(media_type), media_type, size)  # type: ignore[arg-type] # a literal
+        yield Attachment(f"{location}/{index}", kind, name or _default_name(media_type), media_type, size)  # type: ignore[arg-type] # a literal
 
 
 def _is_inside_mail(mail: EmailMessage, part: EmailMessage) -> bool:

@@ -161,18 +161,18 @@ def _find_provider(name: str, chosen: str, address: str) -> dict[str, object]:
 
 
 def _check(settings: EmailSettings) -> None:
-    place = f"platforms.{settings.name}"
+    key = f"platforms.{settings.name}"
     if not (settings.imap_host and settings.smtp_host):
-        raise Refused(f"The servers of {settings.domain} aren't known: set imap_host and smtp_host in {place}.options.")
+        raise Refused(f"The servers of {settings.domain} aren't known: set imap_host and smtp_host in {key}.options.")
     if not settings.authserv_ids:
         raise Refused(
-            f"Set authserv_id in {place}.options: the name at the start of the Authentication-Results header that your"
+            f"Set authserv_id in {key}.options: the name at the start of the Authentication-Results header that your"
             " server writes into received mail. Without it, senders can't be verified."
         )
     if not (settings.password or settings.refresh_token):
         raise Refused("E-mail needs EMAIL_PASSWORD or EMAIL_REFRESH_TOKEN.")
     if settings.refresh_token and not (settings.client_id and settings.token_url):
-        raise Refused(f"A refresh token needs client_id and token_url in {place}.options.")
+        raise Refused(f"A refresh token needs client_id and token_url in {key}.options.")
     for host, security in (
         (settings.imap_host, settings.imap_security),
         (settings.smtp_host, settings.smtp_security),
@@ -180,7 +180,7 @@ def _check(settings: EmailSettings) -> None:
         if security == "none" and not _is_loopback(host):
             raise Refused(f"{host} is not on this computer: the password is sent only with `tls` or `starttls`.")
     if not timedelta(0) < settings.idle < timedelta(minutes=29):
-        raise Refused(f"The option idle of {place} must be shorter than 29 minutes: servers hang up after 30.")
+        raise Refused(f"The option idle of {key} must be shorter than 29 minutes: servers hang up after 30.")
 
 
 def _is_loopback(host: str) -> bool:

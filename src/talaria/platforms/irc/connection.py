@@ -332,11 +332,11 @@ class IrcConnection:
                 self._offered |= {one.partition("=")[0] for one in message.text.split()}
                 if message.params[2] == "*":  # more lines follow
                     return
-                wanted = self._offered & _WANTED - (set() if self._settings.mechanism else {"sasl"})
-                if self._settings.mechanism and "sasl" not in wanted:
+                requested = self._offered & _WANTED - (set() if self._settings.mechanism else {"sasl"})
+                if self._settings.mechanism and "sasl" not in requested:
                     self._fail(BadCredentials("the IRC server offers no SASL, so it can't check the account"))
                 else:
-                    self._write(f"CAP REQ :{' '.join(sorted(wanted))}" if wanted else "CAP END")
+                    self._write(f"CAP REQ :{' '.join(sorted(requested))}" if requested else "CAP END")
             case ["ACK"]:
                 self._capabilities |= set(message.text.split())
                 login = "sasl" in self._capabilities

@@ -74,9 +74,9 @@ class SignalConnection:
                 else:
                     self._reader, self._writer = await asyncio.open_connection(settings.host, settings.port)
         except (OSError, TimeoutError) as error:
-            place = settings.socket or f"{settings.host}:{settings.port}"
+            endpoint = settings.socket or f"{settings.host}:{settings.port}"
             raise Unreachable(
-                f"the daemon of signal-cli can't be reached at {place}: {describe_os_error(error)}"
+                f"the daemon of signal-cli can't be reached at {endpoint}: {describe_os_error(error)}"
             ) from error
         self._reading = asyncio.ensure_future(self._read())
         self._reading.add_done_callback(self._end_reading)

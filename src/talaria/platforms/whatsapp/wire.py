@@ -359,8 +359,8 @@ def _describe(message: WhatsAppMessage) -> str:
     if (media := _media(message)) is not None:
         return media.caption
     if message.location is not None:
-        place = message.location
-        return "\n".join(filter(None, (place.name, place.address, f"{place.latitude}, {place.longitude}")))
+        location = message.location
+        return "\n".join(filter(None, (location.name, location.address, f"{location.latitude}, {location.longitude}")))
     if message.contacts:
         return msgspec.json.encode(message.contacts).decode()
     return message.text.body or message.button.text

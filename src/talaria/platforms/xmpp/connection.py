@@ -142,13 +142,13 @@ class XmppConnection:
     async def _connect(self) -> None:
         settings = self._settings
         if settings.host:
-            places = [(settings.host, settings.port, settings.direct_tls)]
+            servers = [(settings.host, settings.port, settings.direct_tls)]
         else:
             from talaria.platforms.xmpp.servers import find_servers  # noqa: PLC0415 (imports a DNS library)
 
-            places = await find_servers(settings.domain)
+            servers = await find_servers(settings.domain)
         problem: OSError | None = None
-        for host, port, direct_tls in places:
+        for host, port, direct_tls in servers:
             try:
                 await self._dial(host, port, direct_tls=direct_tls)
             except ssl.SSLError:

@@ -50,16 +50,16 @@ class FileTransfer:
         if self._service is None:
             domain = self._settings.domain
             items = await connection.request("get", make(_ITEMS, "query"), domain)
-            places = [domain, *(one.get("jid", "") for one in items.iter(f"{{{_ITEMS}}}item"))]
-            for place in filter(None, places):
+            services = [domain, *(one.get("jid", "") for one in items.iter(f"{{{_ITEMS}}}item"))]
+            for service in filter(None, services):
                 try:
-                    info = await connection.request("get", make(_INFO, "query"), place)
+                    info = await connection.request("get", make(_INFO, "query"), service)
                 except PlatformError:
                     if not connection.is_open:
                         raise
                     continue
                 if any(one.get("var") == _UPLOAD for one in info.iter(f"{{{_INFO}}}feature")):
-                    self._service = FileService(place, _read_limit(info))
+                    self._service = FileService(service, _read_limit(info))
                     return self._service
             raise Rejected(f"the XMPP server of {domain} has no file service")
         return self._service
@@ -154,7 +154,7 @@ def _read_limit(info: Element) -> int:
 
 async def _resolve_public(host: str, port: int) -> list[SocketAddress]:
     """Return the addresses of a host; raises `PrivateAddress` if one of them is not public."""
-    places = await resolve_host(host, port)
-    if not all(is_public(ip_address(address[0].partition("%")[0])) for _, address in places):
+    addresses = await resolve_host(host, port)
+    if not all(is_public(ip_address(address[0].partition("%")[0])) for _, address in addresses):
         raise PrivateAddress(f"{host} is not public")
-    return places
+    return addresses

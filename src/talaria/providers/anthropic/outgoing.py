@@ -176,8 +176,8 @@ class AnthropicEncoder(ConversationEncoder[_Message]):
 
 def _mark_ends(messages: Sequence[_Message]) -> list[_Message]:
     """Return messages with marks on the last two that are not the model's, the ends of two requests."""
-    ends = [place for place, message in enumerate(messages) if message.role == "user"][-2:]
-    return [_marked(message) if place in ends else message for place, message in enumerate(messages)]
+    ends = [index for index, message in enumerate(messages) if message.role == "user"][-2:]
+    return [_marked(message) if index in ends else message for index, message in enumerate(messages)]
 
 
 def _marked(message: _Message) -> _Message:

@@ -152,8 +152,8 @@ def reasoning_mark(protocol: str, provider: str) -> str:
 def note_on(part: Image | File) -> str:
     """Return a description of an attachment that the protocol doesn't accept."""
     kind, name = ("file", part.name) if isinstance(part, File) else ("picture", "")
-    place = "" if part.source.startswith("data:") else part.source
-    return " ".join(word for word in (f"[{kind}", name, f"({part.media_type})", place) if word) + "]"
+    source = "" if part.source.startswith("data:") else part.source
+    return " ".join(word for word in (f"[{kind}", name, f"({part.media_type})", source) if word) + "]"
 
 
 def split_data_uri(uri: str) -> tuple[str, str]:
@@ -246,22 +246,24 @@ def _is_sendable(part: Part, role: str, mark: str) -> bool:
             return True
 
 
-async def load_attachments(messages: Sequence[Message], wanted: Callable[[Image | File], bool]) -> tuple[Message, ...]:
+async def load_attachments(
+    messages: Sequence[Message], should_load: Callable[[Image | File], bool]
+) -> tuple[Message, ...]:
     """Return the messages with viewable local files as ``data:`` URLs; unreadable ones are described in words."""
-    if not any(_is_local(part) and wanted(part) for message in messages for part in _attached(message)):
+    if not any(_is_local(part) and should_load(part) for message in messages for part in _attached(message)):
         return tuple(messages)
-    return await asyncio.to_thread(_load, messages, wanted)
+    return await asyncio.to_thread(_load, messages, should_load)
 
 
-def _load(messages: Sequence[Message], wanted: Callable[[Image | File], bool]) -> tuple[Message, ...]:
+def _load(messages: Sequence[Message], should_load: Callable[[Image | File], bool]) -> tuple[Message, ...]:
     return tuple(
-        msgspec.structs.replace(message, parts=tuple(_loaded(part, wanted) for part in message.parts))
+        msgspec.structs.replace(message, parts=tuple(_loaded(part, should_load) for part in message.parts))
         for message in messages
     )
 
 
-def _loaded(part: Part, wanted: Callable[[Image | File], bool]) -> Part:
-    if not isinstance(part, Image | File) or not _is_local(part) or not wanted(part):
+def _loaded(part: Part, should_load: Callable[[Image | File], bool]) -> Part:
+    if not isinstance(part, Image | File) or not _is_local(part) or not should_load(part):
         return part
     path = Path(part.source.removeprefix("file://"))
     try:

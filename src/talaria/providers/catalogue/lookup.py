@@ -43,8 +43,8 @@ class Catalogue:
         A prefix like ``openai/`` is ignored, as are dots instead of dashes, and a date or a size at the end. Unknown
         members of a family are assumed to be like it, and other models to be small; both with ``known`` false.
         """
-        wanted = name.lower().rpartition("/")[2]
-        found = self._models.get(_plain(wanted)) or self._alike(wanted) or self._family(wanted)
+        model_name = name.lower().rpartition("/")[2]
+        found = self._models.get(_plain(model_name)) or self._alike(model_name) or self._family(model_name)
         return msgspec.structs.replace(found or ModelInfo(name=name, known=False), name=name)
 
     def all(self) -> tuple[ModelInfo, ...]:
@@ -60,16 +60,16 @@ class Catalogue:
     def _models(self) -> dict[str, ModelInfo]:
         return {_plain(info.name): info for info in self._listed if info.known}
 
-    def _alike(self, wanted: str) -> ModelInfo | None:
+    def _alike(self, model_name: str) -> ModelInfo | None:
         """Return the model with the longest name that is a prefix of this one."""
-        for end in _ends(wanted):
-            found = self._models.get(_plain(wanted[:end]))
-            if found is not None and wanted[end] != ".":  # a dot starts another version
-                return msgspec.structs.replace(found, known=_is_same_model(wanted[end + 1 :]))
+        for end in _ends(model_name):
+            found = self._models.get(_plain(model_name[:end]))
+            if found is not None and model_name[end] != ".":  # a dot starts another version
+                return msgspec.structs.replace(found, known=_is_same_model(model_name[end + 1 :]))
         return None
 
-    def _family(self, wanted: str) -> ModelInfo | None:
-        plain = _plain(wanted)
+    def _family(self, model_name: str) -> ModelInfo | None:
+        plain = _plain(model_name)
         families = [info for info in self._listed if not info.known and plain.startswith(_plain(info.name))]
         return max(families, key=lambda info: len(info.name), default=None)
 
@@ -82,7 +82,7 @@ def _is_same_model(suffix: str) -> bool:
 
 def _ends(name: str) -> Iterator[int]:
     """Yield the ends of the parts of a name, last first."""
-    return (place for place in range(len(name) - 1, 0, -1) if name[place] in "-:@.")
+    return (index for index in range(len(name) - 1, 0, -1) if name[index] in "-:@.")
 
 
 def _plain(name: str) -> str:

@@ -35,10 +35,10 @@ def encode(request: ModelRequest) -> bytes:
     """
     short = request.system and estimate(request.system) <= SYSTEM_TOKENS
     system = Spoken("system", request.system if short else SYSTEM)
-    wanted = request.max_output_tokens or OUTPUT_TOKENS
+    output_tokens = request.max_output_tokens or OUTPUT_TOKENS
     body: dict[str, object] = {
         "messages": [system, *cut_history(request.messages)],
-        "max_tokens": min(wanted, CONTEXT_TOKENS // 4),
+        "max_tokens": min(output_tokens, CONTEXT_TOKENS // 4),
         "temperature": 0.2 if request.temperature is None else request.temperature,
         "repeat_penalty": 1.1,
         "stream": True,

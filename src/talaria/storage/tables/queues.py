@@ -238,17 +238,17 @@ class OutboxTable:
         """Delete an unsent item; ``False`` if it is being sent or was sent."""
         return self._sql.count("DELETE FROM outbox WHERE id = ? AND state IN ('waiting', 'failed')", (item_id,)) > 0
 
-    def find(self, wanted: OutboxFilter = UNDELIVERED) -> list[OutboxItem]:
+    def find(self, outbox_filter: OutboxFilter = UNDELIVERED) -> list[OutboxItem]:
         """Return matching items, oldest first."""
         values: dict[str, Value] = {}
-        if wanted.session_id:
-            values["session_id = ?"] = wanted.session_id
-        if wanted.key:
-            values["key = ?"] = wanted.key
-        if wanted.platform:
-            values["state IN ('waiting', 'sending') AND platform = ?"] = wanted.platform
-        conditions = " AND ".join([*values, "TRUE" if wanted.sent else "state <> 'sent'"])
-        limit = "" if wanted.limit is None else f" LIMIT {wanted.limit:d}"
+        if outbox_filter.session_id:
+            values["session_id = ?"] = outbox_filter.session_id
+        if outbox_filter.key:
+            values["key = ?"] = outbox_filter.key
+        if outbox_filter.platform:
+            values["state IN ('waiting', 'sending') AND platform = ?"] = outbox_filter.platform
+        conditions = " AND ".join([*values, "TRUE" if outbox_filter.sent else "state <> 'sent'"])
+        limit = "" if outbox_filter.limit is None else f" LIMIT {outbox_filter.limit:d}"
         rows = self._sql.rows(
             f"SELECT {_OUTBOX} FROM outbox WHERE {conditions} ORDER BY id{limit}", tuple(values.values())
         )

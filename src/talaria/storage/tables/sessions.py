@@ -214,23 +214,27 @@ class SessionsTable:
         row = self._sql.row(f"SELECT {_SESSION} FROM sessions WHERE id = ?", (session_id,))
         return _to_session(row) if row else None
 
-    def find(self, wanted: SessionFilter) -> list[Session]:
+    def find(self, session_filter: SessionFilter) -> list[Session]:
         """Return matching sessions, last updated first, or those that cost most first.
 
         ``matching`` selects by exact id or title; if no session has it, by the start of the id or a part of the title.
         """
-        conditions, values = _build_conditions(wanted)
-        if wanted.matching:
+        conditions, values = _build_conditions(session_filter)
+        if session_filter.matching:
             exact = self._select(
                 [*conditions, "(id = ? OR title_folded = ?)"],
-                [*values, wanted.matching, wanted.matching.casefold()],
-                wanted,
+                [*values, session_filter.matching, session_filter.matching.casefold()],
+                session_filter,
             )
             if exact:
                 return exact
             conditions.append("(substr(id, 1, ?) = ? OR title_folded LIKE ? ESCAPE '\\')")
-            values += [len(wanted.matching), wanted.matching, f"%{_escape_like(wanted.matching.casefold())}%"]
-        return self._select(conditions, values, wanted)
+            values += [
+                len(session_filter.matching),
+                session_filter.matching,
+                f"%{_escape_like(session_filter.matching.casefold())}%",
+            ]
+        return self._select(conditions, values, session_filter)
 
     def update(self, session_id: SessionId, changes: SessionChanges) -> Session:
         """Apply the given changes and return the session; raises `NotFound`."""
@@ -289,11 +293,11 @@ class SessionsTable:
             (session_id, session_id, session_id),
         )
 
-    def _select(self, conditions: list[str], values: list[Value], wanted: SessionFilter) -> list[Session]:
-        order = "cost_microdollars DESC, updated_at DESC" if wanted.dearest_first else "updated_at DESC"
+    def _select(self, conditions: list[str], values: list[Value], session_filter: SessionFilter) -> list[Session]:
+        order = "cost_microdollars DESC, updated_at DESC" if session_filter.dearest_first else "updated_at DESC"
         statement = f"SELECT {_SESSION} FROM sessions WHERE {' AND '.join(conditions)} ORDER BY {order}, number DESC"
-        if wanted.limit is not None:
-            return [_to_session(row) for row in self._sql.rows(f"{statement} LIMIT ?", [*values, wanted.limit])]
+        if session_filter.limit is not None:
+            return [_to_session(row) for row in self._sql.rows(f"{statement} LIMIT ?", [*values, session_filter.limit])]
         return [_to_session(row) for row in self._sql.rows(statement, values)]
 
     def _copy_messages(self, source: int, target: int, first: int, last: int) -> None:
@@ -342,31 +346,31 @@ DEPENDENTS = (
 )
 
 
-def _build_conditions(wanted: SessionFilter) -> tuple[list[str], list[Value]]:
+def _build_conditions(session_filter: SessionFilter) -> tuple[list[str], list[Value]]:
     conditions, values = ["1 = 1"], list[Value]()
-    if wanted.archived is not None:
-        conditions.append("archived_at IS NOT NULL" if wanted.archived else "archived_at IS NULL")
-    if wanted.titled is not None:
-        conditions.append("title <> ''" if wanted.titled else "title = ''")
+    if session_filter.archived is not None:
+        conditions.append("archived_at IS NOT NULL" if session_filter.archived else "archived_at IS NULL")
+    if session_filter.titled is not None:
+        conditions.append("title <> ''" if session_filter.titled else "title = ''")
     columns = {
-        "id": wanted.id,
-        "source": wanted.source or None,
-        "owner": wanted.owner,
-        "parent_id": wanted.parent_id,
+        "id": session_filter.id,
+        "source": session_filter.source or None,
+        "owner": session_filter.owner,
+        "parent_id": session_filter.parent_id,
     }
     for column, value in columns.items():
         if value is not None:
             conditions.append(f"{column} = ?")
             values.append(value)
-    for condition, limit in build_visibility(wanted.seen_by):
+    for condition, limit in build_visibility(session_filter.seen_by):
         conditions.append(condition)
         values.append(limit)
-    if wanted.updated_before is not None:
+    if session_filter.updated_before is not None:
         conditions.append("updated_at < ?")
-        values.append(to_stamp(wanted.updated_before))
-    if wanted.updated_after is not None:
+        values.append(to_stamp(session_filter.updated_before))
+    if session_filter.updated_after is not None:
         conditions.append("updated_at > ?")
-        values.append(to_stamp(wanted.updated_after))
+        values.append(to_stamp(session_filter.updated_after))
     return conditions, values
 
 

@@ -1,6 +1,6 @@
 """A strict Discord server on loopback, HTTP and gateway, with simulated people."""
 
-from talaria.testing.discord_server.places import Person, Post
+from talaria.testing.discord_server.channels import Person, Post
 from talaria.testing.discord_server.server import TOKEN, Call, DiscordServer
 from talaria.testing.discord_server.world import Interaction, Room
 

@@ -10,7 +10,7 @@ import msgspec
 from aiohttp import WSMsgType, web
 from msgspec import Struct, field
 
-from talaria.testing.discord_server.places import Person
+from talaria.testing.discord_server.channels import Person
 
 MESSAGE_CONTENT = 1 << 15
 _HEARTBEAT, _IDENTIFY, _RESUME = 1, 2, 6

@@ -6,6 +6,16 @@ from typing import Any
 
 from msgspec import Struct
 
+from talaria.testing.discord_server.channels import (
+    DIRECT,
+    FORUM,
+    PUBLIC_THREAD,
+    Post,
+    StoredAttachment,
+    StoredChannel,
+    find_mentions,
+    message_to_wire,
+)
 from talaria.testing.discord_server.forms import (
     FILE_LIMIT,
     VOICE,
@@ -24,16 +34,6 @@ from talaria.testing.discord_server.forms import (
     parse_form,
     unauthorized,
     unknown,
-)
-from talaria.testing.discord_server.places import (
-    DIRECT,
-    FORUM,
-    PUBLIC_THREAD,
-    Post,
-    StoredAttachment,
-    StoredChannel,
-    find_mentions,
-    message_to_wire,
 )
 from talaria.testing.discord_server.world import Interaction, World, reaction_event
 
@@ -300,8 +300,8 @@ def _create_post(world: World, channel: StoredChannel, form: CreateMessage, requ
         raise DiscordRefusal(400, 50006, "Cannot send an empty message")
     answered = None
     if form.message_reference is not None:
-        wanted = str(form.message_reference.message_id)
-        answered = next((post for post in channel.posts if post.id == wanted), None)
+        message_id = str(form.message_reference.message_id)
+        answered = next((post for post in channel.posts if post.id == message_id), None)
         if answered is None and form.message_reference.fail_if_not_exists:
             raise bad_form("message_reference", "Unknown message")
     mentioned = find_mentions(text, world.people.values()) if form.allowed_mentions is None else []

@@ -10,10 +10,10 @@ import msgspec
 from aiohttp import BodyPartReader, web
 from msgspec import Struct, field
 
+from talaria.testing.discord_server.channels import ANNOUNCEMENTS, DIRECT, FORUM, TEXT, Ids, Person, StoredChannel
 from talaria.testing.discord_server.forms import FILE_LIMIT, DiscordRefusal, bad_form, unauthorized
 from talaria.testing.discord_server.gateway import Gateway
 from talaria.testing.discord_server.methods import METHODS, UNAUTHENTICATED, Method, Request, Upload
-from talaria.testing.discord_server.places import ANNOUNCEMENTS, DIRECT, FORUM, TEXT, Ids, Person, StoredChannel
 from talaria.testing.discord_server.world import Room, World
 
 TOKEN = "MTAwMDAwMDAwMDAwMDAwMDAx.loopback.token-for-tests-only"  # noqa: S105 - of a bot that exists in tests only
@@ -77,7 +77,7 @@ class DiscordServer:
         for (verb, path), method in METHODS.items():
             application.router.add_route(verb, f"/api/v10{path}", partial(self._answer, path, method))
         application.router.add_get("/gateway", self.gateway.connected)
-        application.router.add_get("/cdn/{place}/{file}", self._download)
+        application.router.add_get("/cdn/{channel}/{file}", self._download)
         self._runner = web.AppRunner(application, handler_cancellation=True, access_log=None, shutdown_timeout=0.01)
 
     @property
@@ -206,7 +206,7 @@ class DiscordServer:
         raise DiscordRefusal(fault.status, 0, f"{fault.status}: requested by the test")
 
     async def _download(self, request: web.Request) -> web.Response:
-        file = self.world.file(request.match_info["place"], request.match_info["file"])
+        file = self.world.file(request.match_info["channel"], request.match_info["file"])
         if file is None:
             return web.Response(status=404)
         return web.Response(body=file.data, content_type=file.content_type)

@@ -8,9 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from talaria.testing.discord_server.forms import unknown
-from talaria.testing.discord_server.gateway import Gateway
-from talaria.testing.discord_server.places import (
+from talaria.testing.discord_server.channels import (
     PUBLIC_THREAD,
     Ids,
     Person,
@@ -21,6 +19,8 @@ from talaria.testing.discord_server.places import (
     member_to_wire,
     message_to_wire,
 )
+from talaria.testing.discord_server.forms import unknown
+from talaria.testing.discord_server.gateway import Gateway
 from talaria.testing.wait import LIMIT
 
 
@@ -299,14 +299,14 @@ class Room:
         await self._world.gateway.dispatch("THREAD_CREATE", thread.wire())
         return Room(self._world, thread)
 
-    async def wait_for(self, wanted: Callable[[Post], bool], *, within: float = LIMIT) -> Post:
-        """Wait for a message of the bot that is as wanted, and return the first such one."""
+    async def wait_for(self, matches: Callable[[Post], bool], *, within: float = LIMIT) -> Post:
+        """Wait for a message of the bot that matches, and return the first."""
         try:
-            await self._world.until(lambda: any(map(wanted, self.answers)), within)
+            await self._world.until(lambda: any(map(matches, self.answers)), within)
         except TimeoutError:
             seen = [post.text for post in self.posts]
             raise TimeoutError(f"This did not appear within {within:g} s. The chat has: {seen}") from None
-        return next(filter(wanted, self.answers))
+        return next(filter(matches, self.answers))
 
     def _add(self, person: Person, text: str) -> Post:
         post = Post(id=self._world.ids.next(), channel=self.channel, author=person, text=text)

@@ -129,10 +129,10 @@ class Channel:
         """Take the app out of the channel."""
         self._channel.members.remove(self._world.bot.id)
 
-    async def wait_for(self, wanted: Callable[[Message], bool], *, within: float = LIMIT) -> Message:
-        """Return the first message of the app that is as wanted, as soon as it is."""
+    async def wait_for(self, matches: Callable[[Message], bool], *, within: float = LIMIT) -> Message:
+        """Wait for a message of the app that matches, and return the first."""
         async with asyncio.timeout(within):
-            while not (found := [one for one in self.answers if wanted(one)]):  # noqa: ASYNC110 -- people look
+            while not (found := [one for one in self.answers if matches(one)]):  # noqa: ASYNC110 -- people look
                 await asyncio.sleep(0.02)
         return found[0]
 

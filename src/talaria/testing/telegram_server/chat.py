@@ -291,10 +291,10 @@ class Chat:
         """Let the bot in again."""
         self._change_bot(user, "", "member")
 
-    async def wait_for(self, wanted: Callable[[Message], bool], *, within: float = LIMIT) -> Message:
-        """Wait for a message of the bot that is as wanted, and return the first such one."""
-        await self.wait_until(lambda: any(map(wanted, self.answers)), within=within)
-        return next(filter(wanted, self.answers))
+    async def wait_for(self, matches: Callable[[Message], bool], *, within: float = LIMIT) -> Message:
+        """Wait for a message of the bot that matches, and return the first."""
+        await self.wait_until(lambda: any(map(matches, self.answers)), within=within)
+        return next(filter(matches, self.answers))
 
     async def wait_until(self, holds: Callable[[], bool], *, within: float = LIMIT) -> None:
         """Wait until a condition holds; it is checked after every change on the server."""

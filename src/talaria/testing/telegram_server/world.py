@@ -139,12 +139,12 @@ class World:
         """Return the chat that a request names, by number or by ``@name``."""
         room = self.rooms.get(chat_id) if isinstance(chat_id, int) else None
         if isinstance(chat_id, str) and chat_id.startswith("@"):
-            wanted = chat_id[1:].lower()
+            username = chat_id[1:].lower()
             room = next(
                 (
                     one
                     for one in self.rooms.values()
-                    if one.info.type != "private" and one.info.username.lower() == wanted
+                    if one.info.type != "private" and one.info.username.lower() == username
                 ),
                 None,
             )

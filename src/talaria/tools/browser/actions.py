@@ -388,13 +388,13 @@ async def _type(element: Locator, text: str, *, enter: bool) -> None:
         await element.press("Enter")
 
 
-async def _select(element: Locator, wanted: list[str]) -> None:
+async def _select(element: Locator, choices: list[str]) -> None:
     options = await element.evaluate("list => [...list.options ?? []].map(one => [one.label.trim(), one.value])")
     by_name = {name: value for label, value in reversed(options) for name in (value, label)}
-    unknown = next((one for one in wanted if one.strip() not in by_name), None)
+    unknown = next((one for one in choices if one.strip() not in by_name), None)
     if unknown is not None:
         raise ToolFailed(f'There is no option "{unknown}". Options: {", ".join(label for label, _ in options[:50])}')
-    await element.select_option(value=[by_name[one.strip()] for one in wanted])
+    await element.select_option(value=[by_name[one.strip()] for one in choices])
 
 
 async def _upload(page: Page, element: Locator, path: Path, *, is_input: bool) -> None:

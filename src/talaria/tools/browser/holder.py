@@ -272,7 +272,7 @@ async def _remove(folder: BrowserFolder) -> None:
             while folder.data.exists():
                 shutil.rmtree(folder.data, ignore_errors=True)
                 await asyncio.sleep(_POLL)
-    shutil.rmtree(folder.place, ignore_errors=True)
+    shutil.rmtree(folder.path, ignore_errors=True)
 
 
 async def _run(folder: BrowserFolder, stop: asyncio.Event) -> None:
@@ -365,7 +365,7 @@ async def _wait_for_end(folder: BrowserFolder, hosts: _AllowedHosts, browser: Pr
 
 async def _wait_for_idle(folder: BrowserFolder, hosts: _AllowedHosts) -> None:
     """Return when the browser has not been used for the idle limit, or its folder is gone."""
-    while folder.place.exists():
+    while folder.path.exists():
         hosts.read()
         left = folder.used_at + hosts.options.idle_seconds - time.time()
         if left <= 0:

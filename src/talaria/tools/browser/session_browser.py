@@ -112,7 +112,7 @@ class SessionBrowser:
         try:
             self._connection = await self._open(state.endpoint)
         except (PlaywrightError, TimeoutError) as error:
-            log.warning("the browser of %s doesn't answer and is restarted: %s", self.folder.place.name, error)
+            log.warning("the browser of %s doesn't answer and is restarted: %s", self.folder.path.name, error)
             await self.folder.end()
             was_running, state = False, await self.folder.start(launch)
             self._connection = await convert_errors(lambda: self._open(state.endpoint))

@@ -59,8 +59,8 @@ class BrowserState(Struct, frozen=True, kw_only=True):
 class Handover:
     """Control over a browser: a file says that the person has it, in all processes."""
 
-    def __init__(self, place: Path) -> None:
-        self._file = place / "person"
+    def __init__(self, path: Path) -> None:
+        self._file = path / "person"
 
     @property
     def is_with_person(self) -> bool:
@@ -83,23 +83,23 @@ class BrowserFolder:
     The holder locks ``lock`` as long as it lives, so a browser is running if and only if that file is locked.
     """
 
-    def __init__(self, place: Path) -> None:
-        self.place = place
-        self.data = place / "data"
-        self.downloads = place / "downloads"
-        self.log = place / "log"
-        self.lock = place / "lock"
-        self.remove_marker = place / "remove"
-        self._options = place / "options.json"
-        self._state = place / "state.json"
-        self._used = place / "used"
-        self.handover = Handover(place)
-        self._blocked = place / "blocked"
-        self._last_page = place / "last-page"
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.data = path / "data"
+        self.downloads = path / "downloads"
+        self.log = path / "log"
+        self.lock = path / "lock"
+        self.remove_marker = path / "remove"
+        self._options = path / "options.json"
+        self._state = path / "state.json"
+        self._used = path / "used"
+        self.handover = Handover(path)
+        self._blocked = path / "blocked"
+        self._last_page = path / "last-page"
 
     def prepare(self) -> None:
         """Create the folder."""
-        self.place.mkdir(_OWNER_ONLY, parents=True, exist_ok=True)
+        self.path.mkdir(_OWNER_ONLY, parents=True, exist_ok=True)
         self.downloads.mkdir(_OWNER_ONLY, exist_ok=True)
 
     def read_options(self) -> LaunchOptions:
@@ -211,7 +211,7 @@ class BrowserFolder:
         self.write_state(None)
         with self.log.open("wb") as log:
             subprocess.run(
-                [sys.executable, "-I", "-m", "talaria.tools.browser.holder", str(self.place)],
+                [sys.executable, "-I", "-m", "talaria.tools.browser.holder", str(self.path)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -222,7 +222,7 @@ class BrowserFolder:
 
     def end_soon(self, *, remove: bool) -> None:
         """Ask the browser to end, without waiting; with ``remove`` its profile is deleted afterwards."""
-        if not self.place.exists():
+        if not self.path.exists():
             return
         if remove:
             self.remove_marker.touch(_PRIVATE)
@@ -232,7 +232,7 @@ class BrowserFolder:
                 os.kill(state.pid, signal.SIGTERM)
         elif remove:
             delete_singletons(self.data)
-            shutil.rmtree(self.place, ignore_errors=True)
+            shutil.rmtree(self.path, ignore_errors=True)
 
     async def end(self, *, remove: bool = False) -> None:
         """End the browser and wait for it; kill it if it takes too long."""
@@ -252,7 +252,7 @@ def list_browsers(root: Path) -> list[BrowserStatus]:
     """Return all browsers of a profile, used last first."""
     if not root.is_dir():
         return []
-    found = [describe_browser(root, SessionId(place.name)) for place in root.iterdir() if is_id(place.name)]
+    found = [describe_browser(root, SessionId(folder.name)) for folder in root.iterdir() if is_id(folder.name)]
     return sorted(found, key=lambda one: one.used_at, reverse=True)
 
 

@@ -40,16 +40,16 @@ _LOOSE_OBJECTS = 7_000
 class DulwichRepository:
     """Implementation of `SnapshotRepository` in Python."""
 
-    def __init__(self, place: Path, root: Path, limits: SnapshotLimits) -> None:
-        self._place = place
+    def __init__(self, folder: Path, root: Path, limits: SnapshotLimits) -> None:
+        self._folder = folder
         self._root = os.fsencode(root)
         self._limits = limits
-        self._repo = _open(place)
+        self._repo = _open(folder)
         self._until = time.monotonic() + limits.seconds
 
     def scan(self) -> ScannedState:
         """Save the content of all files that are neither ignored nor too large, and return their tree."""
-        index = Index(self._place / "index")
+        index = Index(self._folder / "index")
         known = {path: entry for path, entry in index.items() if isinstance(entry, IndexEntry)}
         found = {*self._walk(), *known}
         if len(found) > self._limits.max_files:
@@ -111,7 +111,7 @@ class DulwichRepository:
 
     def _is_scattered(self) -> bool:
         """Return whether many objects lie in files of their own."""
-        folders = (self._place / "objects").glob("[0-9a-f][0-9a-f]")
+        folders = (self._folder / "objects").glob("[0-9a-f][0-9a-f]")
         return sum(len(os.listdir(folder)) for folder in folders) > _LOOSE_OBJECTS
 
     def close(self) -> None:
@@ -161,7 +161,7 @@ class DulwichRepository:
             return False
         try:
             found = os.lstat(os.path.join(self._root, path))
-            indexed = os.stat(self._place / "index").st_mtime_ns
+            indexed = os.stat(self._folder / "index").st_mtime_ns
         except OSError:
             return False
         same = (known.size, _nanoseconds(known.mtime), _nanoseconds(known.ctime), known.ino, known.mode) == (
@@ -195,18 +195,20 @@ class DulwichRepository:
         )
 
 
-def _open(place: Path) -> Repo:
+def _open(folder: Path) -> Repo:
     """Open the repository; a new one is complete before it gets its name."""
-    if not place.is_dir():
-        draft = place.with_suffix(".new")
+    if not folder.is_dir():
+        draft = folder.with_suffix(".new")
         shutil.rmtree(draft, ignore_errors=True)
         Repo.init_bare(draft, mkdir=True).close()
-        draft.rename(place)
-    remove_stale_locks(place)
+        draft.rename(folder)
+    remove_stale_locks(folder)
     try:
-        return Repo(str(place), bare=True)
+        return Repo(str(folder), bare=True)
     except NotGitRepository as error:
-        raise CheckpointFailed(f"The checkpoints in {place} are damaged. Delete that folder to start again.") from error
+        raise CheckpointFailed(
+            f"The checkpoints in {folder} are damaged. Delete that folder to start again."
+        ) from error
 
 
 def _ref(number: int) -> Ref:

@@ -42,15 +42,15 @@ class GitRepository:
     """
 
     def __init__(
-        self, program: str, place: Path, root: Path, limits: SnapshotLimits, *, path: str, inherit: int
+        self, program: str, folder: Path, root: Path, limits: SnapshotLimits, *, path: str, inherit: int
     ) -> None:
         self._program = program
-        self._place = place
+        self._folder = folder
         self._root = root
         self._limits = limits
         self._inherit = inherit
         self._environment = {
-            "PATH": path, "HOME": str(place), "LC_ALL": "C", "GIT_WORK_TREE": str(root),
+            "PATH": path, "HOME": str(folder), "LC_ALL": "C", "GIT_WORK_TREE": str(root),
             "GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_TERMINAL_PROMPT": "0",
             "GIT_AUTHOR_NAME": "Talaria", "GIT_AUTHOR_EMAIL": "talaria@localhost", "GIT_COMMITTER_NAME": "Talaria",
             "GIT_COMMITTER_EMAIL": "talaria@localhost", "GIT_DEFAULT_HASH": "sha1", "GIT_DEFAULT_REF_FORMAT": "files",
@@ -81,7 +81,7 @@ class GitRepository:
 
     def _write_tree(self) -> str:
         """Return the tree of the index, which is remembered as long as the index stays the same."""
-        remembered = self._place / _LAST_TREE
+        remembered = self._folder / _LAST_TREE
         with suppress(OSError, ValueError):
             index, tree = remembered.read_text().split()
             if index == self._read_index_hash():
@@ -94,7 +94,7 @@ class GitRepository:
 
     def _read_index_hash(self) -> str:
         """Return the hash at the end of the index."""
-        with (self._place / "index").open("rb") as file:
+        with (self._folder / "index").open("rb") as file:
             file.seek(-_HASH_BYTES, os.SEEK_END)
             return file.read().hex()
 
@@ -107,7 +107,7 @@ class GitRepository:
         body = f"tree {tree}\nauthor {who}\ncommitter {who}\n\n".encode() + record
         data = b"commit %d\0" % len(body) + body
         commit = hashlib.sha1(data, usedforsecurity=False).hexdigest()
-        objects, refs = self._place / "objects" / commit[:2], self._place / _REFS
+        objects, refs = self._folder / "objects" / commit[:2], self._folder / _REFS
         _replace(objects / f"tmp_obj_{commit[2:]}", objects / commit[2:], zlib.compress(data, 1), 0o444)
         _replace(refs / f"{number:08}.lock", refs / f"{number:08}", f"{commit}\n".encode(), 0o644)
         return commit
@@ -126,12 +126,10 @@ class GitRepository:
 
     def read(self, blobs: Collection[str]) -> Mapping[str, bytes]:
         """Return contents by their ids."""
-        wanted = list(dict.fromkeys(blobs))
-        answer = (
-            self._run("cat-file", "--batch", given="".join(f"{one}\n" for one in wanted).encode()) if wanted else b""
-        )
+        names = list(dict.fromkeys(blobs))
+        answer = self._run("cat-file", "--batch", given="".join(f"{one}\n" for one in names).encode()) if names else b""
         found, at = {}, 0
-        for blob in wanted:
+        for blob in names:
             end = answer.index(b"\n", at)
             size = int(answer[at:end].rpartition(b" ")[2])
             found[blob] = answer[end + 1 : end + 1 + size]
@@ -154,7 +152,7 @@ class GitRepository:
     def compact(self, *, always: bool) -> None:
         """Free the space of content that no snapshot uses; unless ``always``, only if that is worth its time."""
         if always or self._is_scattered():
-            (self._place / _LAST_TREE).unlink(missing_ok=True)
+            (self._folder / _LAST_TREE).unlink(missing_ok=True)
             self._run("gc", "--quiet", "--prune=now")
 
     def close(self) -> None:
@@ -163,18 +161,18 @@ class GitRepository:
     def _is_scattered(self) -> bool:
         """Return whether many objects lie in files of their own."""
         try:
-            return len(os.listdir(self._place / "objects" / _GC_SAMPLE)) > _GC_FILES
+            return len(os.listdir(self._folder / "objects" / _GC_SAMPLE)) > _GC_FILES
         except OSError:
             return False
 
     def _prepare(self) -> None:
         """Create the repository with its rules."""
-        if not self._place.is_dir():
-            draft = self._place.with_suffix(".new")
+        if not self._folder.is_dir():
+            draft = self._folder.with_suffix(".new")
             shutil.rmtree(draft, ignore_errors=True)
-            self._run("init", "--quiet", "--template=", place=draft)
-            draft.rename(self._place)
-        info = self._place / "info"
+            self._run("init", "--quiet", "--template=", folder=draft)
+            draft.rename(self._folder)
+        info = self._folder / "info"
         info.mkdir(exist_ok=True)
         for name, text in (
             ("attributes", _ATTRIBUTES),
@@ -182,11 +180,11 @@ class GitRepository:
         ):
             if not (info / name).is_file() or (info / name).read_text() != text:
                 (info / name).write_text(text)
-        remove_stale_locks(self._place)
+        remove_stale_locks(self._folder)
 
     def _count_entries(self) -> int:
         """Return the number of files in the index, which is the third word of its header."""
-        with suppress(OSError), (self._place / "index").open("rb") as file:
+        with suppress(OSError), (self._folder / "index").open("rb") as file:
             return int.from_bytes(file.read(12)[8:], "big")
         return 0
 
@@ -196,7 +194,7 @@ class GitRepository:
         *arguments: str,
         given: bytes = b"",
         accept: Collection[int] = (0,),
-        place: Path | None = None,
+        folder: Path | None = None,
     ) -> bytes:
         try:
             done = subprocess.run(
@@ -204,7 +202,7 @@ class GitRepository:
                 input=given,
                 capture_output=True,
                 cwd=self._root,
-                env=self._environment | {"GIT_DIR": str(place or self._place)},
+                env=self._environment | {"GIT_DIR": str(folder or self._folder)},
                 timeout=self._limits.seconds,
                 pass_fds=(self._inherit,),
                 start_new_session=True,

@@ -71,15 +71,15 @@ class _Recorded(Struct, frozen=True):
 
 
 class WorkspaceHistory:
-    """Implementation of `CheckpointHistory`; ``place`` is the folder of its repository.
+    """Implementation of `CheckpointHistory`; ``folder`` is the folder of its repository.
 
     Each operation holds the lock of the repository, in any number of processes. The lock ends with its holder, and with
     the child processes of that, so a killed process leaves nothing behind.
     """
 
-    def __init__(self, place: Path, root: Path, open_repository: RepositoryOpener, retention: Retention) -> None:
+    def __init__(self, folder: Path, root: Path, open_repository: RepositoryOpener, retention: Retention) -> None:
         self.root = root
-        self._place = place
+        self._folder = folder
         self._open_repository = open_repository
         self._retention = retention
 
@@ -193,10 +193,10 @@ class WorkspaceHistory:
     def _locked(self) -> Iterator[SnapshotRepository]:
         """Yield the repository while no other process uses it."""
         try:
-            self._place.mkdir(0o700, parents=True, exist_ok=True)
-            descriptor = os.open(self._place / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._folder.mkdir(0o700, parents=True, exist_ok=True)
+            descriptor = os.open(self._folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
-            raise CheckpointFailed(f"Checkpoints can't be stored in {self._place}: {error.strerror}.") from error
+            raise CheckpointFailed(f"Checkpoints can't be stored in {self._folder}: {error.strerror}.") from error
         try:
             self._wait_for_lock(descriptor)
             with closing(self._open_repository(descriptor)) as repository:

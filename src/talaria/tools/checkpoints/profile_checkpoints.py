@@ -68,10 +68,10 @@ class ProfileCheckpoints:
     def workspaces(self) -> Sequence[WorkspaceSummary]:
         """Return all workspaces with checkpoints, by folder."""
         found = []
-        for place, root in self._places():
-            listed = self._history(place, root).list()
+        for folder, root in self._list_repositories():
+            listed = self._history(folder, root).list()
             if listed:
-                size = sum(file.stat().st_size for file in place.rglob("*") if file.is_file())
+                size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
                 found.append(WorkspaceSummary(str(root), len(listed), listed[0].at, size))
         return sorted(found, key=lambda one: one.folder)
 
@@ -79,12 +79,12 @@ class ProfileCheckpoints:
         """Delete expired checkpoints, or ``everything``, and return their number; by default in all workspaces."""
         only = self.find_root(folder, None) if folder is not None else None
         removed = 0
-        for place, root in self._places():
+        for repository, root in self._list_repositories():
             if folder is None or root == only:
-                history = self._history(place, root)
+                history = self._history(repository, root)
                 removed += history.prune(everything=everything or not root.is_dir())
                 if not history.list():
-                    shutil.rmtree(place, ignore_errors=True)
+                    shutil.rmtree(repository, ignore_errors=True)
         return removed
 
     def _open_root(self, root: Path) -> WorkspaceHistory:
@@ -98,40 +98,40 @@ class ProfileCheckpoints:
             raise CheckpointFailed("No checkpoints in Talaria's own folder.")
         if not root.is_dir():
             raise CheckpointFailed(f"There is no folder {root}.")
-        place = self._options.folder / hashlib.sha256(os.fsencode(root)).hexdigest()[:_NAME_LENGTH]
-        if not (place / _ROOT_FILE).exists():
-            self._remember(place, root)
+        repository_folder = self._options.folder / hashlib.sha256(os.fsencode(root)).hexdigest()[:_NAME_LENGTH]
+        if not (repository_folder / _ROOT_FILE).exists():
+            self._remember(repository_folder, root)
             self._remove_unused()
-        return self._history(place, root)
+        return self._history(repository_folder, root)
 
-    def _remember(self, place: Path, root: Path) -> None:
+    def _remember(self, folder: Path, root: Path) -> None:
         """Note which workspace a repository is for."""
         try:
-            place.mkdir(0o700, parents=True, exist_ok=True)
-            (place / _ROOT_FILE).write_bytes(os.fsencode(root))
+            folder.mkdir(0o700, parents=True, exist_ok=True)
+            (folder / _ROOT_FILE).write_bytes(os.fsencode(root))
         except OSError as error:
-            raise CheckpointFailed(f"Checkpoints can't be stored in {place}: {error.strerror}.") from error
+            raise CheckpointFailed(f"Checkpoints can't be stored in {folder}: {error.strerror}.") from error
 
     def _remove_unused(self) -> None:
         """Remove the repositories of workspaces in which nothing was recorded since checkpoints expire."""
         oldest = time.time() - self._options.retention.age.total_seconds()
-        for place, _ in self._places():
+        for folder, _ in self._list_repositories():
             with suppress(OSError):
-                if (place / "git" / "refs" / "checkpoints").stat().st_mtime < oldest:
-                    shutil.rmtree(place, ignore_errors=True)
+                if (folder / "git" / "refs" / "checkpoints").stat().st_mtime < oldest:
+                    shutil.rmtree(folder, ignore_errors=True)
 
-    def _places(self) -> list[tuple[Path, Path]]:
+    def _list_repositories(self) -> list[tuple[Path, Path]]:
         found = []
         with suppress(FileNotFoundError):
-            for place in self._options.folder.iterdir():
+            for folder in self._options.folder.iterdir():
                 with suppress(OSError):
-                    found.append((place, Path(os.fsdecode((place / _ROOT_FILE).read_bytes()))))
+                    found.append((folder, Path(os.fsdecode((folder / _ROOT_FILE).read_bytes()))))
         return found
 
-    def _history(self, place: Path, root: Path) -> WorkspaceHistory:
-        return WorkspaceHistory(place, root, partial(self._open_repository, place, root), self._options.retention)
+    def _history(self, folder: Path, root: Path) -> WorkspaceHistory:
+        return WorkspaceHistory(folder, root, partial(self._open_repository, folder, root), self._options.retention)
 
-    def _open_repository(self, place: Path, root: Path, lock: int) -> SnapshotRepository:
+    def _open_repository(self, folder: Path, root: Path, lock: int) -> SnapshotRepository:
         options = self._options
         inside = [os.path.realpath(one) for one in options.private]
         excluded = [f"/{os.path.relpath(one, root)}" for one in inside if Path(one).is_relative_to(root)]
@@ -146,9 +146,9 @@ class ProfileCheckpoints:
         if program is not None:
             from talaria.tools.checkpoints.git_repository import GitRepository  # noqa: PLC0415 (loaded with the first checkpoint)
 
-            return GitRepository(program, place / "git", root, limits, path=options.path, inherit=lock)
+            return GitRepository(program, folder / "git", root, limits, path=options.path, inherit=lock)
         if find_spec("dulwich") is None:
             raise CheckpointFailed(_NEITHER.format(command=options.install()))
         from talaria.tools.checkpoints.dulwich_repository import DulwichRepository  # noqa: PLC0415 (loaded where Git is missing)
 
-        return DulwichRepository(place / "git", root, limits)
+        return DulwichRepository(folder / "git", root, limits)

@@ -134,9 +134,9 @@ def raise_too_many(root: Path, limits: SnapshotLimits) -> None:
     )
 
 
-def remove_stale_locks(place: Path) -> None:
+def remove_stale_locks(folder: Path) -> None:
     """Remove locks that killed processes left in a repository; the caller holds the lock that protects it."""
-    for lock in (*place.glob("*.lock"), *(place / "refs" / "checkpoints").glob("*.lock")):
+    for lock in (*folder.glob("*.lock"), *(folder / "refs" / "checkpoints").glob("*.lock")):
         lock.unlink(missing_ok=True)
 
 

@@ -112,15 +112,15 @@ class Parts(Struct, frozen=True):
     sections: Sequence[Section]
     title: str = ""
 
-    def choose(self, wanted: str) -> list[int]:
+    def choose(self, selection: str) -> list[int]:
         """Return the indexes of the parts named by numbers, ranges or names; all of them by default."""
-        if not wanted.strip():
+        if not selection.strip():
             return list(range(len(self.sections)))
-        named = [index for index, one in enumerate(self.sections) if one.name and one.name == wanted.strip()]
-        return named or list(dict.fromkeys(self._numbered(wanted)))
+        named = [index for index, one in enumerate(self.sections) if one.name and one.name == selection.strip()]
+        return named or list(dict.fromkeys(self._numbered(selection)))
 
-    def _numbered(self, wanted: str) -> Iterator[int]:
-        for one in wanted.split(","):
+    def _numbered(self, selection: str) -> Iterator[int]:
+        for one in selection.split(","):
             found = _RANGE.fullmatch(one.strip())
             if found is None:
                 names = ", ".join(section.name for section in self.sections[:20] if section.name)

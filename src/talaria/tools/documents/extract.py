@@ -21,11 +21,11 @@ _MEMORY = 1_500_000_000  # bytes of address space
 
 def main(request: str) -> int:
     """Read a document and print what was found."""
-    wanted = msgspec.json.decode(request, type=ExtractRequest)
+    extract_request = msgspec.json.decode(request, type=ExtractRequest)
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
-    resource.setrlimit(resource.RLIMIT_CPU, (wanted.seconds, wanted.seconds + 1))
+    resource.setrlimit(resource.RLIMIT_CPU, (extract_request.seconds, extract_request.seconds + 1))
     try:
-        found = extract(wanted)
+        found = extract(extract_request)
     except ToolFailed as error:
         found = Extracted(error=str(error))
     except (MemoryError, RecursionError):
@@ -34,21 +34,21 @@ def main(request: str) -> int:
     return 0
 
 
-def extract(wanted: ExtractRequest) -> Extracted:
+def extract(request: ExtractRequest) -> Extracted:
     """Return the text of the requested parts, as many as there is room for."""
-    path = Path(wanted.path)
+    path = Path(request.path)
     with path.open("rb") as file:
         beginning = file.read(1024)
     if PDF in beginning:
         from talaria.tools.documents.pdf import draw_page, open_pdf, read_pdf  # noqa: PLC0415 (loaded for a PDF)
 
         document = open_pdf(path)
-        return _collect(read_pdf(document), wanted, lambda number, picture: draw_page(document, number, picture))
+        return _collect(read_pdf(document), request, lambda number, picture: draw_page(document, number, picture))
     if path.suffix.lower() == ".ipynb":
         from talaria.tools.documents.books import read_notebook  # noqa: PLC0415 (loaded for a notebook)
 
-        return _collect(read_notebook(path), wanted)
-    return _collect(_read_archive(DocumentArchive(path)), wanted)
+        return _collect(read_notebook(path), request)
+    return _collect(_read_archive(DocumentArchive(path)), request)
 
 
 def _read_archive(archive: DocumentArchive) -> Parts:
@@ -68,19 +68,19 @@ def _read_archive(archive: DocumentArchive) -> Parts:
     raise ToolFailed("it is a ZIP archive; unpack it with the terminal")
 
 
-def _collect(parts: Parts, wanted: ExtractRequest, draw: Callable[[int, Path], None] | None = None) -> Extracted:
-    window = _Window(wanted.first_line, wanted.room)
+def _collect(parts: Parts, request: ExtractRequest, draw: Callable[[int, Path], None] | None = None) -> Extracted:
+    window = _Window(request.first_line, request.room)
     pictures: list[str] = []
     next_part, has_text = 0, False
-    for index in parts.choose(wanted.parts):
+    for index in parts.choose(request.parts):
         if window.is_full:
             next_part = index + 1
             break
         text = parts.sections[index].text()
         has_text = has_text or bool(text)
-        is_drawn = draw is not None and bool(wanted.folder) and len(pictures) < wanted.pictures
-        if draw is not None and is_drawn and (wanted.draws_all or not text):
-            picture = Path(wanted.folder) / f"page-{index + 1}.png"
+        is_drawn = draw is not None and bool(request.folder) and len(pictures) < request.pictures
+        if draw is not None and is_drawn and (request.draws_all or not text):
+            picture = Path(request.folder) / f"page-{index + 1}.png"
             draw(index, picture)
             pictures.append(str(picture))
             text = text or f"[no text; picture of the page: {picture}]"
@@ -93,7 +93,7 @@ def _collect(parts: Parts, wanted: ExtractRequest, draw: Callable[[int, Path], N
         text="\n".join(window.lines),
         has_text=has_text,
         next_part=next_part if not window.next_line else 0,
-        first_line=wanted.first_line,
+        first_line=request.first_line,
         next_line=window.next_line,
         lines=window.number,
         pictures=tuple(pictures),

@@ -55,7 +55,7 @@ class DocumentReader:
 async def read_downloaded(body: bytes, name: str, pictures: Path | None = None) -> tuple[str, tuple[str, ...]]:
     """Return the text of a downloaded document, under its title, and images of pages without text in ``pictures``.
 
-    Raises `ToolFailed` if it can't be read, or has no text and images aren't wanted.
+    Raises `ToolFailed` if it can't be read, or has no text and no images are requested.
     """
     with TemporaryDirectory(prefix="talaria-") as folder:
         path = Path(folder) / name
@@ -84,7 +84,7 @@ async def draw_page(path: Path, page: int) -> bytes:
 
 
 async def _make_folder(pictures: Path | None, name: str) -> str:
-    """Return a folder for the images of one document; empty if images aren't wanted."""
+    """Return a folder for the images of one document; empty if no images are requested."""
     if pictures is None:
         return ""
     target = pictures / name[:16]
@@ -92,13 +92,13 @@ async def _make_folder(pictures: Path | None, name: str) -> str:
     return str(target)
 
 
-async def _run(wanted: ExtractRequest) -> Extracted:
+async def _run(request: ExtractRequest) -> Extracted:
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-I",
         "-m",
         "talaria.tools.documents.extract",
-        msgspec.json.encode(wanted).decode(),
+        msgspec.json.encode(request).decode(),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,

@@ -47,10 +47,10 @@ def find_block(lines: Sequence[str], block: Sequence[str], likeness: Likeness) -
     """Return every index at which ``block`` occurs in ``lines``."""
     if not block:
         return []
-    wanted = [likeness(line) for line in block]
+    expected = [likeness(line) for line in block]
     have = [likeness(line) for line in lines]
-    starts = range(len(have) - len(wanted) + 1)
-    return [start for start in starts if have[start] == wanted[0] and have[start : start + len(wanted)] == wanted]
+    starts = range(len(have) - len(expected) + 1)
+    return [start for start in starts if have[start] == expected[0] and have[start : start + len(expected)] == expected]
 
 
 def indentation(line: str) -> str:
@@ -68,11 +68,11 @@ def reindent(new: Sequence[str], old: Sequence[str], found: Sequence[str]) -> li
     return [here + line[len(there) :] if line.strip() and line.startswith(there) else line for line in new]
 
 
-def nearest(lines: Sequence[str], wanted: str, *, context: int = 2) -> str:
-    """Return the numbered lines most similar to ``wanted``; empty if nothing is similar."""
+def nearest(lines: Sequence[str], expected: str, *, context: int = 2) -> str:
+    """Return the numbered lines most similar to ``expected``; empty if nothing is similar."""
     from difflib import SequenceMatcher  # noqa: PLC0415 (loaded when a passage is missing)
 
-    matcher = SequenceMatcher(b=wanted.strip())
+    matcher = SequenceMatcher(b=expected.strip())
     best, score = -1, _SIMILAR
     for index, line in enumerate(lines[:_COMPARED]):
         matcher.set_seq1(line.strip())
@@ -94,11 +94,11 @@ def replace_passage(text: str, old: str, new: str, *, everywhere: bool = False) 
         raise ToolFailed("old_text is empty. Give the text to replace, or use write_file.")
     if old == new:
         raise ToolFailed("old_text and new_text are identical.")
-    places = _places(text, old)
-    if len(places) == 1 or (places and everywhere):
+    positions = _find_positions(text, old)
+    if len(positions) == 1 or (positions and everywhere):
         return text.replace(old, new)
-    if places:
-        raise _ambiguous([text.count("\n", 0, place) + 1 for place in places])
+    if positions:
+        raise _ambiguous([text.count("\n", 0, position) + 1 for position in positions])
     return _replace_alike(text, old, new)
 
 
@@ -224,7 +224,7 @@ class WriteFile:
         return await asyncio.to_thread(_write, path, arguments.content)
 
 
-def _places(text: str, passage: str) -> list[int]:
+def _find_positions(text: str, passage: str) -> list[int]:
     found, start = [], text.find(passage)
     while start >= 0:
         found.append(start)
@@ -233,9 +233,9 @@ def _places(text: str, passage: str) -> list[int]:
 
 
 def _replace_alike(text: str, old: str, new: str) -> str:
-    places = _places(plain(text), plain(old))
-    if len(places) == 1:
-        return text[: places[0]] + new + text[places[0] + len(old) :]
+    positions = _find_positions(plain(text), plain(old))
+    if len(positions) == 1:
+        return text[: positions[0]] + new + text[positions[0] + len(old) :]
     lines, block = text.split("\n"), old.strip("\n").split("\n")
     for likeness in LIKENESSES:
         found = find_block(lines, block, likeness) if any(line.strip() for line in block) else []

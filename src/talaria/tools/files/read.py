@@ -83,7 +83,7 @@ def _begin(path: Path) -> tuple[bytes, int]:
             return file.read(_SNIFFED), size
 
 
-def _read(path: Path, beginning: bytes, size: int, wanted: ReadFileArguments) -> ToolOutput:
+def _read(path: Path, beginning: bytes, size: int, arguments: ReadFileArguments) -> ToolOutput:
     if media := image_type(beginning):
         return _image(path, size, media)
     encoding = find_encoding(beginning, whole=size <= len(beginning))
@@ -92,17 +92,17 @@ def _read(path: Path, beginning: bytes, size: int, wanted: ReadFileArguments) ->
     if not beginning:
         return ToolOutput("(the file is empty)")
     with failing(path), path.open("rb") as file:
-        return ToolOutput(_lines(_decoded(file, encoding), wanted, counted=size <= _COUNTED))
+        return ToolOutput(_lines(_decoded(file, encoding), arguments, counted=size <= _COUNTED))
 
 
-def _page(found: Extracted, wanted: ReadFileArguments) -> ToolOutput:
+def _page(found: Extracted, arguments: ReadFileArguments) -> ToolOutput:
     """Return lines of a document's text, under a line that describes it."""
     many = f"{found.total:,} {found.unit}{'s' * (found.total != 1)}" if found.unit else ""
     about = ", ".join(filter(None, (found.kind, found.title and f'"{found.title}"', many)))
     if not found.text and found.first_line > 1:
         raise ToolFailed(f"The document has {pluralize(found.lines, 'line')}; there is no line {found.first_line}.")
     lines = iter(found.text.split("\n"))
-    text = _lines(lines, wanted, counted=not found.next_line, first=found.first_line, has_more=found.next_line > 0)
+    text = _lines(lines, arguments, counted=not found.next_line, first=found.first_line, has_more=found.next_line > 0)
     more = f'\n[more {found.unit}s follow; continue with parts="{found.next_part}-"]' if found.next_part else ""
     pictures = tuple(Image(picture, "image/png") for picture in found.pictures)
     return ToolOutput(f"[{about}]\n{text}{more}", pictures)
@@ -115,25 +115,25 @@ def _image(path: Path, size: int, media: str) -> ToolOutput:
 
 
 def _lines(
-    lines: Iterator[str], wanted: ReadFileArguments, *, counted: bool, first: int = 1, has_more: bool = False
+    lines: Iterator[str], arguments: ReadFileArguments, *, counted: bool, first: int = 1, has_more: bool = False
 ) -> str:
     """Return the requested ones of lines that are numbered from ``first`` on; ``has_more`` if more follow."""
     shown: list[str] = []
     room, number = _MOST_TEXT, first - 1
     for number, line in enumerate(lines, first):
-        if number < wanted.first_line:
+        if number < arguments.first_line:
             continue
-        text = _shown(line, number if wanted.numbers else None)
+        text = _shown(line, number if arguments.numbers else None)
         room -= len(text) + 1
-        if len(shown) == wanted.limit or (room < 0 and shown):
+        if len(shown) == arguments.limit or (room < 0 and shown):
             break
         shown.append(text)
     else:
         if not has_more:
-            return _all_that_is_left(shown, wanted.first_line, number)
-    last = wanted.first_line + len(shown) - 1
+            return _all_that_is_left(shown, arguments.first_line, number)
+    last = arguments.first_line + len(shown) - 1
     of = f" of {number + sum(1 for _ in lines):,}" if counted else ""
-    return "\n".join((*shown, f"[lines {wanted.first_line}-{last}{of}; continue with first_line={last + 1}]"))
+    return "\n".join((*shown, f"[lines {arguments.first_line}-{last}{of}; continue with first_line={last + 1}]"))
 
 
 def _all_that_is_left(shown: list[str], first: int, total: int) -> str:
@@ -183,13 +183,13 @@ class ListFiles:
         return ToolOutput(await asyncio.to_thread(_tree, folder, arguments))
 
 
-def _tree(folder: Path, wanted: ListFilesArguments) -> str:
+def _tree(folder: Path, arguments: ListFilesArguments) -> str:
     with failing(folder):
         if not stat.S_ISDIR(folder.stat().st_mode):
             raise ToolFailed(f"{folder} is not a folder. Use read_file.")
-        entries = list(islice(walk(folder, depth=wanted.depth), wanted.limit + 1))
-    lines = [f"{folder}/", *map(_line, entries[: wanted.limit])]
-    if len(entries) > wanted.limit:
+        entries = list(islice(walk(folder, depth=arguments.depth), arguments.limit + 1))
+    lines = [f"{folder}/", *map(_line, entries[: arguments.limit])]
+    if len(entries) > arguments.limit:
         lines.append("[… more entries: raise limit, or list a subfolder]")
     return "\n".join(lines) if entries else f"{folder}/ is empty"
 

@@ -32,10 +32,10 @@ _MATCH, _CONTEXT = "\x1e", "\x1f"
 
 
 class Matches:
-    """Lines found below ``place``, at most ``limit`` matches; ``stopped`` ends a search in another thread."""
+    """Lines found below ``root``, at most ``limit`` matches; ``stopped`` ends a search in another thread."""
 
-    def __init__(self, place: Path, limit: int) -> None:
-        self.place = place
+    def __init__(self, root: Path, limit: int) -> None:
+        self.root = root
         self.full = False
         self.stopped = Event()
         self._limit = limit
@@ -58,9 +58,9 @@ class Matches:
 
     def named(self, path: Path) -> str:
         """Return a path relative to the searched folder."""
-        if path == self.place:
+        if path == self.root:
             return path.name
-        return path.relative_to(self.place).as_posix()
+        return path.relative_to(self.root).as_posix()
 
     def text(self) -> str:
         """Return all lines, with a note if there are more."""
@@ -73,7 +73,7 @@ class Matches:
 def find_names(found: Matches, pattern: str) -> None:
     """Add the files and folders whose path or name matches a glob; raises `PatternInvalid`."""
     expression = _glob(("" if "/" in pattern else "**/") + pattern.lstrip("/"))
-    for entry in walk(found.place):
+    for entry in walk(found.root):
         name = found.named(entry.path)
         if expression.matches(name) and not found.add(f"{name}/" if entry.is_folder else name):
             return
@@ -82,7 +82,7 @@ def find_names(found: Matches, pattern: str) -> None:
 def scan_contents(found: Matches, pattern: str, *, glob: str, context: int) -> None:
     """Add the lines that match the expression, file by file; raises `PatternInvalid`."""
     expression = LinearPattern(pattern)
-    for path in _files(found.place, glob):
+    for path in _files(found.root, glob):
         if found.stopped.is_set():
             return
         for line, matches in _matching(path, found.named(path), expression, context):
@@ -90,13 +90,13 @@ def scan_contents(found: Matches, pattern: str, *, glob: str, context: int) -> N
                 return
 
 
-def _files(place: Path, glob: str) -> Iterator[Path]:
-    if place.is_file():
-        yield place
+def _files(root: Path, glob: str) -> Iterator[Path]:
+    if root.is_file():
+        yield root
         return
-    wanted = _glob(glob) if glob else None
-    for entry in walk(place):
-        if entry.is_folder or entry.size > LARGEST_FILE or not _is_wanted(entry.path, place, glob, wanted):
+    pattern = _glob(glob) if glob else None
+    for entry in walk(root):
+        if entry.is_folder or entry.size > LARGEST_FILE or not _matches_glob(entry.path, root, glob, pattern):
             continue
         yield entry.path
 
@@ -105,12 +105,12 @@ def _glob(glob: str) -> LinearPattern:
     return LinearPattern(glob_expression(glob))
 
 
-def _is_wanted(path: Path, place: Path, glob: str, wanted: LinearPattern | None) -> bool:
-    below = path.relative_to(place)
+def _matches_glob(path: Path, root: Path, glob: str, pattern: LinearPattern | None) -> bool:
+    below = path.relative_to(root)
     if any(fnmatchcase(part, secret) for part in below.parts for secret in SECRET_NAMES):
         return False
     subject = below.as_posix() if "/" in glob else path.name
-    return wanted is None or wanted.matches(subject)
+    return pattern is None or pattern.matches(subject)
 
 
 def _matching(path: Path, name: str, expression: LinearPattern, context: int) -> Iterator[tuple[str, bool]]:
@@ -152,7 +152,7 @@ async def search_with_ripgrep(program: str, found: Matches, pattern: str, *, glo
 
 
 def _argv(program: str, found: Matches, pattern: str, glob: str, context: int) -> list[str]:
-    place = found.place
+    root = found.root
     return [
         *(program, "--no-config", "--no-heading", "--with-filename", "--line-number", "--color=never", "--sort=path"),
         *(
@@ -164,14 +164,14 @@ def _argv(program: str, found: Matches, pattern: str, glob: str, context: int) -
         ),
         *("--max-columns-preview", f"--field-match-separator={_MATCH}", f"--field-context-separator={_CONTEXT}"),
         *(f"--context={context}", *([f"--glob={glob}"] if glob else [])),
-        *(() if place.is_file() else (f"--glob=!{name}" for name in (*sorted(ALWAYS_IGNORED), *SECRET_NAMES))),
-        *("-e", pattern, "--", str(place) if place.is_file() else "."),
+        *(() if root.is_file() else (f"--glob=!{name}" for name in (*sorted(ALWAYS_IGNORED), *SECRET_NAMES))),
+        *("-e", pattern, "--", str(root) if root.is_file() else "."),
     ]
 
 
 def _shown(line: str, found: Matches) -> str:
-    if found.place.is_file():
-        line = line.replace(str(found.place), found.place.name, 1)
+    if found.root.is_file():
+        line = line.replace(str(found.root), found.root.name, 1)
     return line.removeprefix("./").replace(_MATCH, ":", 2).replace(_CONTEXT, "-", 2)
 
 
@@ -179,7 +179,7 @@ def _shown(line: str, found: Matches) -> str:
 async def _running(argv: list[str], found: Matches) -> AsyncIterator[asyncio.subprocess.Process]:
     process = await asyncio.create_subprocess_exec(
         *argv,
-        cwd=found.place.parent if found.place.is_file() else found.place,
+        cwd=found.root.parent if found.root.is_file() else found.root,
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
@@ -228,24 +228,26 @@ class SearchFiles:
 
     async def run(self, arguments: SearchFilesArguments, call: Call) -> ToolOutput:
         """Return matches as ``file:line:text``, with a note if there are more."""
-        place = call.workspace.resolve(arguments.path)
-        with failing(place):
-            await asyncio.to_thread(place.stat)
-        found = Matches(place, arguments.limit)
+        root = call.workspace.resolve(arguments.path)
+        with failing(root):
+            await asyncio.to_thread(root.stat)
+        found = Matches(root, arguments.limit)
         try:
             await self._find(found, arguments)
         finally:
             found.stopped.set()
         return ToolOutput(found.text())
 
-    async def _find(self, found: Matches, wanted: SearchFilesArguments) -> None:
-        if wanted.target == "names":
-            await _linear(find_names, found, wanted.pattern)
+    async def _find(self, found: Matches, arguments: SearchFilesArguments) -> None:
+        if arguments.target == "names":
+            await _linear(find_names, found, arguments.pattern)
         elif self._ripgrep:
-            await search_with_ripgrep(self._ripgrep, found, wanted.pattern, glob=wanted.glob, context=wanted.context)
+            await search_with_ripgrep(
+                self._ripgrep, found, arguments.pattern, glob=arguments.glob, context=arguments.context
+            )
         else:
-            scan = partial(scan_contents, glob=wanted.glob, context=wanted.context)
-            await _linear(scan, found, wanted.pattern)
+            scan = partial(scan_contents, glob=arguments.glob, context=arguments.context)
+            await _linear(scan, found, arguments.pattern)
 
 
 async def _linear(search: Callable[[Matches, str], None], found: Matches, pattern: str) -> None:

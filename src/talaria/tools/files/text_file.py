@@ -263,8 +263,8 @@ def _count_oddities(text: str) -> int:
 
     Control characters and the general currency sign, a euro sign in the wrong encoding, are doubtful by themselves.
     """
-    places = zip(f" {text}", text, f"{text[1:]} ", strict=False)
-    return sum(_is_odd(*place) for place in places if not place[1].isascii())
+    contexts = zip(f" {text}", text, f"{text[1:]} ", strict=False)
+    return sum(_is_odd(*context) for context in contexts if not context[1].isascii())
 
 
 def _is_odd(before: str, one: str, after: str) -> int:

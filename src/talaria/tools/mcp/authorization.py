@@ -96,7 +96,7 @@ async def register_client(name: str, found: ServerAuthorization, redirect_uri: s
             f"{name} registers no clients by itself. Create an OAuth client there with the redirect address"
             f" {redirect_uri}, then set `mcp.{name}.client_id` and `mcp.{name}.redirect_port`."
         )
-    wanted = OAuthClientMetadata(
+    metadata = OAuthClientMetadata(
         client_name="Talaria",
         redirect_uris=[AnyUrl(redirect_uri)],
         grant_types=_GRANTS,
@@ -105,7 +105,7 @@ async def register_client(name: str, found: ServerAuthorization, redirect_uri: s
         scope=found.scope or None,
     )
     async with _open_http(name) as http:
-        request = create_client_registration_request(None, wanted, found.issuer)
+        request = create_client_registration_request(None, metadata, found.issuer)
         answer = await http.post(found.registration_url, content=request.content, headers=request.headers)
         registered = await handle_registration_response(answer)
         check_registration_usable(registered)
@@ -125,8 +125,8 @@ async def _find_resource(
         found = await handle_protected_resource_response(await http.send(create_oauth_metadata_request(candidate)))
         if found is None:
             continue
-        wanted = resource_url_from_server_url(url)
-        if not check_resource_allowed(requested_resource=wanted, configured_resource=str(found.resource)):
+        resource = resource_url_from_server_url(url)
+        if not check_resource_allowed(requested_resource=resource, configured_resource=str(found.resource)):
             raise Refused(f"The sign-in offered at {url} is for another server: {found.resource}.")
         return found
     return None

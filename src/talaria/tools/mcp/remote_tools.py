@@ -252,10 +252,10 @@ def _inlined(schema: Any, root: Json, depth: int) -> Any:
 
 
 def _target(reference: str, root: Json) -> dict[str, Any]:
-    place: Any = root
+    node: Any = root
     for key in reference.removeprefix("#").strip("/").split("/"):
-        place = place.get(key.replace("~1", "/").replace("~0", "~")) if isinstance(place, Mapping) else None
-    return dict(place) if isinstance(place, Mapping) else {}
+        node = node.get(key.replace("~1", "/").replace("~0", "~")) if isinstance(node, Mapping) else None
+    return dict(node) if isinstance(node, Mapping) else {}
 
 
 def _full_name(server: str, tool: str) -> str:

@@ -82,22 +82,22 @@ class SessionServers:
         return any(not one.task.done() for one in self._running.values())
 
     async def join(
-        self, wanted: Sequence[McpServer], log_folder: Path, jobs: asyncio.TaskGroup
+        self, configured: Sequence[McpServer], log_folder: Path, jobs: asyncio.TaskGroup
     ) -> tuple[list[Tool], dict[str, str]]:
         """Connect to exactly these servers; return their tools, and the problems of those not connected, by name.
 
         New connections are tasks of ``jobs``. Raises `NotFound` if the library is missing.
         """
-        self.close([name for name in self._running if name not in {one.name for one in wanted}])
-        for server in wanted:
+        self.close([name for name in self._running if name not in {one.name for one in configured}])
+        for server in configured:
             if not self._is_same(server):
                 self.close([server.name])
                 servers = McpServers([server], log_folder)
                 self._running[server.name] = _Running(server, servers, jobs.create_task(servers.serve()))
-        joined = [self._running[one.name].servers for one in wanted]
+        joined = [self._running[one.name].servers for one in configured]
         with suppress(TimeoutError):
-            async with asyncio.timeout(max((one.connect_seconds for one in wanted), default=0) + _TO_CLEAN_UP):
-                for server, servers in zip(wanted, joined, strict=True):
+            async with asyncio.timeout(max((one.connect_seconds for one in configured), default=0) + _TO_CLEAN_UP):
+                for server, servers in zip(configured, joined, strict=True):
                     await servers.ready()
                     for connection in servers.connections:
                         await connection.move_roots(server.roots)

@@ -151,14 +151,14 @@ class Memories(Struct, frozen=True):
 
 def find_entry(entries: Sequence[MemoryEntry], part: str) -> MemoryEntry:
     """Return the one entry that contains a text, or has it as its id; raises `ToolFailed`."""
-    wanted = part.strip()
-    exact = [one for one in entries if wanted in (one.text, one.id)]
-    found = exact[:1] or [one for one in entries if wanted and wanted in one.text]
+    passage = part.strip()
+    exact = [one for one in entries if passage in (one.text, one.id)]
+    found = exact[:1] or [one for one in entries if passage and passage in one.text]
     if len(found) == 1:
         return found[0]
     problem = "no entry contains" if not found else f"{len(found)} entries contain"
     listed = _listed([one.text for one in entries])
-    raise ToolFailed(f"{problem} {wanted!r}; `old` must match exactly one of these entries:\n{listed}")
+    raise ToolFailed(f"{problem} {passage!r}; `old` must match exactly one of these entries:\n{listed}")
 
 
 def rank_by_words(query: str, entries: Sequence[MemoryEntry]) -> list[MemoryEntry]:
@@ -211,19 +211,19 @@ class FileMemory(Struct, frozen=True):
 
     def texts(self, viewer: Viewer, kind: MemoryKind) -> tuple[str, ...]:
         """Return the texts of one kind, without times and sources."""
-        return _TEXTS.get(f"{self._place(viewer, kind)}/{NAMES[kind]}") or ()
+        return _TEXTS.get(f"{self._find_folder(viewer, kind)}/{NAMES[kind]}") or ()
 
     def add(self, viewer: Viewer, kind: MemoryKind, text: str, source: MemorySource) -> None:
         """Append an entry, unless it exists."""
-        place = self._place(viewer, kind)
-        with sole_writer(place):
+        folder = self._find_folder(viewer, kind)
+        with sole_writer(folder):
             texts = self.texts(viewer, kind)
             if text not in texts:
                 self._write(viewer, kind, (*texts, text), source)
 
     def replace(self, viewer: Viewer, entry: MemoryEntry, text: str, source: MemorySource) -> None:
         """Replace an entry in its place."""
-        with sole_writer(self._place(viewer, entry.kind)):
+        with sole_writer(self._find_folder(viewer, entry.kind)):
             texts = self.texts(viewer, entry.kind)
             if entry.text not in texts:
                 raise ToolFailed("the entry was changed meanwhile; look again")
@@ -232,7 +232,7 @@ class FileMemory(Struct, frozen=True):
 
     def remove(self, viewer: Viewer, entry: MemoryEntry) -> None:
         """Remove an entry."""
-        with sole_writer(self._place(viewer, entry.kind)):
+        with sole_writer(self._find_folder(viewer, entry.kind)):
             texts = self.texts(viewer, entry.kind)
             if entry.text in texts:
                 self._write(viewer, entry.kind, tuple(one for one in texts if one != entry.text), _BY_HAND)
@@ -241,7 +241,7 @@ class FileMemory(Struct, frozen=True):
         self, viewer: Viewer, kind: MemoryKind, before: Sequence[MemoryEntry], after: Sequence[MemoryEntry]
     ) -> None:
         """Replace all entries of a file, if they still are ``before``."""
-        with sole_writer(self._place(viewer, kind)):
+        with sole_writer(self._find_folder(viewer, kind)):
             if self.texts(viewer, kind) != tuple(one.text for one in before):
                 raise ToolFailed("the memory was changed meanwhile")
             self._write(viewer, kind, tuple(one.text for one in after), _BY_HAND, given=after)
@@ -252,18 +252,18 @@ class FileMemory(Struct, frozen=True):
             name for name in list_people(self.folder) if any(self.texts(Viewer(name), kind) for kind in MEMORY_KINDS)
         ]
 
-    def _place(self, viewer: Viewer, kind: MemoryKind) -> Path:
+    def _find_folder(self, viewer: Viewer, kind: MemoryKind) -> Path:
         if viewer.audience and kind == "memory":
             return group_folder(viewer.audience, self.folder)
         return folder_of(viewer, self.folder)
 
     def _read(self, viewer: Viewer, kind: MemoryKind) -> Iterable[MemoryEntry]:
-        place, texts = self._place(viewer, kind), self.texts(viewer, kind)
-        origins = _read_origins(place) if texts else {}
+        folder, texts = self._find_folder(viewer, kind), self.texts(viewer, kind)
+        origins = _read_origins(folder) if texts else {}
         for text in texts:
             entry = MemoryEntry(kind=kind, text=text, owner=viewer.owner, audience=viewer.audience)
             origin = origins.get(entry.id)
-            at = origin.at if origin else _modified(place / NAMES[kind])
+            at = origin.at if origin else _modified(folder / NAMES[kind])
             yield msgspec.structs.replace(entry, at=at, source=origin.source if origin else _BY_HAND)
 
     def _write(
@@ -276,19 +276,19 @@ class FileMemory(Struct, frozen=True):
         given: Sequence[MemoryEntry] = (),
     ) -> None:
         """Write a file and the origins of its entries; those of new entries are as ``given``, or now and ``source``."""
-        place = self._place(viewer, kind)
+        folder = self._find_folder(viewer, kind)
         known = {entry.id: entry for entry in self._read(viewer, kind)}
         whole = {entry.id: entry for entry in given} | known
         now = datetime.now(UTC)
-        origins = {name: one for name, one in _read_origins(place).items() if name not in known}
+        origins = {name: one for name, one in _read_origins(folder).items() if name not in known}
         for text in texts:
             entry = MemoryEntry(kind=kind, text=text)
             old = whole.get(entry.id)
             at, whence = (old.at or now, old.source) if old else (now, source)
             origins[entry.id] = _Origin(at, whence, viewer.owner, viewer.audience)
         # A crash in between leaves origins of entries that don't exist, which nobody reads.
-        write_whole(place / _ORIGINS, msgspec.json.format(msgspec.json.encode(origins), indent=1).decode() + "\n")
-        write_whole(place / NAMES[kind], SEPARATOR.join(texts) + "\n" if texts else "")
+        write_whole(folder / _ORIGINS, msgspec.json.format(msgspec.json.encode(origins), indent=1).decode() + "\n")
+        write_whole(folder / NAMES[kind], SEPARATOR.join(texts) + "\n" if texts else "")
 
 
 def open_memory(account: MemoryAccount) -> FileMemory:
@@ -359,8 +359,8 @@ def _listed(texts: Sequence[str]) -> str:
     return "\n".join(f"- {text}" for text in texts) or "(nothing)"
 
 
-def _read_origins(place: Path) -> dict[str, _Origin]:
-    return _KNOWN_ORIGINS.get(f"{place}/{_ORIGINS}") or {}
+def _read_origins(folder: Path) -> dict[str, _Origin]:
+    return _KNOWN_ORIGINS.get(f"{folder}/{_ORIGINS}") or {}
 
 
 def _modified(path: Path) -> datetime | None:

@@ -27,19 +27,19 @@ _KEEPER = Path(__file__).with_name("pty_holder.py")
 # The shell holds the input open, so that no writer closes it; a signal makes the shell release it. That interrupts
 # `wait`, so it is called again: it returns the status also of a process that has ended meanwhile. Without `set -m` the
 # background processes of the shell would ignore SIGINT.
-_WRAPPER = """place=$1 mask=$2; shift 2
-exec 7<>"$place/in"
+_WRAPPER = """files=$1 mask=$2; shift 2
+exec 7<>"$files/in"
 trap 'exec 7>&-; released=1' USR1
-echo $$ >"$place/pid"
+echo $$ >"$files/pid"
 [ -z "$BASH_VERSION" ] || set -m
 [ -z "$mask" ] || umask "$mask"
-cd "$1" && { shift; "$@" <"$place/in" 7>&- & }
+cd "$1" && { shift; "$@" <"$files/in" 7>&- & }
 code=$? child=$!
 [ -z "$mask" ] || umask 077
 [ -z "$BASH_VERSION" ] || set +m
 exec >/dev/null 2>&1
 while [ -n "$child" ]; do released=; wait "$child"; code=$?; [ -n "$released" ] || child=; done
-echo "$code" >"$place/status"
+echo "$code" >"$files/status"
 """
 _DEFAULT_SIGNALS = (signal.SIGINT, signal.SIGPIPE, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGXFSZ)
 CLOSE_INPUT = signal.SIGUSR1
@@ -55,18 +55,18 @@ _TAIL = 16_384
 class ProcessFiles:
     """The files of one process; ``out`` is its output, ``out.1`` the output before the last rotation."""
 
-    def __init__(self, place: Path) -> None:
-        self.place = place
-        self.out = place / "out"
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.out = folder / "out"
         self._out = str(self.out)
-        self.before = place / "out.1"
-        self.input = place / "in"
-        self._status = place / "status"
-        self._pid = place / "pid"
+        self.before = folder / "out.1"
+        self.input = folder / "in"
+        self._status = folder / "status"
+        self._pid = folder / "pid"
 
     def prepare(self) -> None:
         """Create the folder, an empty output and a pipe for the input."""
-        self.place.mkdir(_OWNER_ONLY, parents=True)
+        self.folder.mkdir(_OWNER_ONLY, parents=True)
         self.out.touch(_PRIVATE)
         os.mkfifo(self.input, _PRIVATE)
 
@@ -138,7 +138,7 @@ def launch(
 ) -> int:
     """Start ``argv`` there and return the number of the leading process; raises `OSError` on failure."""
     bash, mask = shutil.which("bash") or "", person_umask()
-    own = [str(files.place), "" if mask == INHERIT else f"{mask:o}", folder]
+    own = [str(files.folder), "" if mask == INHERIT else f"{mask:o}", folder]
     if pty:
         call = [sys.executable, "-I", "-S", str(_KEEPER), *own, *argv]
     elif bash:

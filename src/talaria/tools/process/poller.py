@@ -137,7 +137,7 @@ class Watched:
 
     def __init__(self, process: BackgroundProcess) -> None:
         self.process = process
-        self.files = ProcessFiles(Path(process.place))
+        self.files = ProcessFiles(Path(process.files_folder))
         self.lookout = Lookout(self.files, process.patterns, process.scanned, process.matches, process.matched_at)
         self.ended = asyncio.Event()
         self.over = False

@@ -19,19 +19,19 @@ _END_OF_INPUT = b"\x04"
 _CANNOT_RUN = 126
 
 
-def main(place: str, mask: str, folder: str, command: list[str]) -> None:
+def main(files: str, mask: str, folder: str, command: list[str]) -> None:
     """Run a command on a terminal until it ends."""
-    keyboard = os.open(f"{place}/in", os.O_RDWR | os.O_NONBLOCK)  # read and write, so that it never reaches its end
+    keyboard = os.open(f"{files}/in", os.O_RDWR | os.O_NONBLOCK)  # read and write, so that it never reaches its end
     child, terminal = pty.fork()
     if child == 0:
         _become(mask, folder, command)
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", _ROWS, _COLUMNS, 0, 0))
     signal.signal(signal.SIGUSR1, lambda *_: os.write(terminal, _END_OF_INPUT))
-    _note(f"{place}/pid", os.getpid())
+    _note(f"{files}/pid", os.getpid())
     _carry(keyboard, terminal)
     _, status = os.waitpid(child, 0)
     code = os.waitstatus_to_exitcode(status)
-    _note(f"{place}/status", code if code >= 0 else 128 - code)
+    _note(f"{files}/status", code if code >= 0 else 128 - code)
 
 
 def _note(path: str, number: int) -> None:

@@ -120,20 +120,20 @@ class Supervisor:
                 self._begin(partial(end_tree, watched.process))
         return bool(found)
 
-    async def start(self, wanted: ProcessRequest, call: Call) -> BackgroundProcess:
+    async def start(self, request: ProcessRequest, call: Call) -> BackgroundProcess:
         """Start a process for the session of a call; raises `ToolFailed` if that is impossible."""
         running = [one for one in await self.of_session(call.session_id) if one.is_alive]
         if len(running) >= _MOST_RUNNING:
             raise ToolFailed(f"{len(running)} background processes are already running. End some first.")
-        process = self._new(wanted, call)
-        files = ProcessFiles(Path(process.place))
+        process = self._new(request, call)
+        files = ProcessFiles(Path(process.files_folder))
         self._starting.add(process.id)
         try:
             files.prepare()
             await self._store.write(lambda tx: add_process(tx, process))
-            environment = {**wanted.environment, COOKIE: process.id, **({"TERM": "xterm"} if wanted.pty else {})}
+            environment = {**request.environment, COOKIE: process.id, **({"TERM": "xterm"} if request.pty else {})}
             pid = await asyncio.to_thread(
-                launch, files, wanted.argv, folder=wanted.folder, environment=environment, pty=wanted.pty
+                launch, files, request.argv, folder=request.folder, environment=environment, pty=request.pty
             )
             begun = await self._store.write(
                 lambda tx: change_process(tx, process, state="running", pid=pid, started=read_start_time(pid))
@@ -219,23 +219,23 @@ class Supervisor:
     async def _end_with_session(self, process: BackgroundProcess) -> None:
         await self.kill(process, "conversation")
 
-    def _new(self, wanted: ProcessRequest, call: Call) -> BackgroundProcess:
+    def _new(self, request: ProcessRequest, call: Call) -> BackgroundProcess:
         name = f"p{new_id()[-6:]}"
         return BackgroundProcess(
             id=name,
             session_id=call.session_id,
-            command=wanted.command,
-            folder=wanted.folder,
-            place=str(self._folder(call.session_id) / f"process-{name}"),
+            command=request.command,
+            folder=request.folder,
+            files_folder=str(self._folder(call.session_id) / f"process-{name}"),
             machine=machine_id(),
             host=os.uname().nodename,
             watcher=self.worker,
             begun_at=datetime.now(UTC),
             context=call.context,
-            notify=wanted.notify,
-            patterns=wanted.patterns,
-            pty=wanted.pty,
-            end=wanted.end,
+            notify=request.notify,
+            patterns=request.patterns,
+            pty=request.pty,
+            end=request.end,
         )
 
     def _begin(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -342,7 +342,7 @@ class Supervisor:
         for process in [*old, *(one for one in over[: max(0, len(over) - _MOST_KEPT)] if one not in old)]:
             await self._store.write(partial(_forgotten, process))
             if process.host == os.uname().nodename:
-                await asyncio.to_thread(shutil.rmtree, process.place, ignore_errors=True)
+                await asyncio.to_thread(shutil.rmtree, process.files_folder, ignore_errors=True)
 
 
 def _forgotten(process: BackgroundProcess, tx: Transaction) -> None:
@@ -353,7 +353,7 @@ def _as_found(process: BackgroundProcess) -> dict[str, object]:
     """Return the state of a process whose start was not recorded: it wrote its number itself."""
     if process.pid or process.machine != machine_id():
         return {}
-    pid = ProcessFiles(Path(process.place)).pid
+    pid = ProcessFiles(Path(process.files_folder)).pid
     if not pid or (
         is_running(pid) and not has_environment_entry(pid, f"{COOKIE}={process.id}")
     ):  # the number belongs to another process by now
@@ -370,7 +370,7 @@ def _check_here(process: BackgroundProcess) -> None:
 
 async def _ready(process: BackgroundProcess) -> ProcessFiles:
     """Return the files of a process as soon as its input is open."""
-    files = ProcessFiles(Path(process.place))
+    files = ProcessFiles(Path(process.files_folder))
     while not files.pid and is_same_process(process.pid, process.started, process.machine):  # noqa: ASYNC110 (it has no bell)
         await asyncio.sleep(_POLL_INTERVAL / 50)
     return files

@@ -80,7 +80,7 @@ def _listed(processes: list[BackgroundProcess]) -> str:
 def _told(process: BackgroundProcess, lines: int) -> str:
     from talaria.tools.process.lifecycle import ProcessFiles  # noqa: PLC0415 (loaded for a process)
 
-    files = ProcessFiles(Path(process.place))
+    files = ProcessFiles(Path(process.files_folder))
     text = cut_output(files.last_lines(lines, 4 * OUTPUT_LIMIT))
     more = f"Full log, as far as it was saved: {files.out}" if files.size > len(text) + _SPARE else ""
     return "\n".join(

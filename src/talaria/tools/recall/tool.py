@@ -56,10 +56,10 @@ class Meaning:
             log.warning("can't search by meaning; install the extra `meaning` again: %s", error)
             return [0.0] * len(texts)
         # Batches are padded to their longest text, so texts of one length go together.
-        order = sorted(range(len(texts)), key=lambda place: len(texts[place]))
-        vectors = model.embed([query, *(texts[place] or "-" for place in order)], norm=True, batch_size=_BATCH)
+        order = sorted(range(len(texts)), key=lambda index: len(texts[index]))
+        vectors = model.embed([query, *(texts[index] or "-" for index in order)], norm=True, batch_size=_BATCH)
         near = dict(zip(order, (vectors[1:] @ vectors[0]).tolist(), strict=True))
-        return [near[place] for place in range(len(texts))]
+        return [near[index] for index in range(len(texts))]
 
 
 @cache
@@ -89,7 +89,7 @@ class Passage(Struct, frozen=True):
     text: str
 
     @property
-    def place(self) -> tuple[SessionId, int]:
+    def position(self) -> tuple[SessionId, int]:
         """Return the identity of the message."""
         return self.session_id, self.seq
 
@@ -138,8 +138,8 @@ async def _by_meaning(
 
 def _newest(tx: Transaction, viewer: Viewer | None, session_id: SessionId | None) -> list[Passage]:
     """Return the newest messages of people and the agent."""
-    wanted = SessionFilter(id=session_id, seen_by=viewer, archived=None, limit=_SESSIONS_LOOKED_AT)
-    sessions = [session.id for session in tx.sessions.find(wanted)]
+    session_filter = SessionFilter(id=session_id, seen_by=viewer, archived=None, limit=_SESSIONS_LOOKED_AT)
+    sessions = [session.id for session in tx.sessions.find(session_filter)]
     passages: dict[str, Passage] = {}
     for one in sessions:
         for stored in reversed(tx.messages.last(one, _NEWEST)):
@@ -156,9 +156,9 @@ def _fused(*rankings: Sequence[Passage]) -> list[Passage]:
     passages: dict[tuple[SessionId, int], Passage] = {}
     for ranking in rankings:
         for rank, passage in enumerate(ranking):
-            scores[passage.place] = scores.get(passage.place, 0) + 1 / (_RANK_OFFSET + rank)
-            passages.setdefault(passage.place, passage)
-    return [passages[place] for place in sorted(scores, key=lambda place: -scores[place])]
+            scores[passage.position] = scores.get(passage.position, 0) + 1 / (_RANK_OFFSET + rank)
+            passages.setdefault(passage.position, passage)
+    return [passages[position] for position in sorted(scores, key=lambda position: -scores[position])]
 
 
 def _grouped(tx: Transaction, ranked: Iterable[Passage], viewer: Viewer | None) -> list[Find]:
@@ -183,7 +183,7 @@ def _cut(passage: Passage) -> Passage:
 
 
 class SessionSearchArguments(Struct, frozen=True):
-    """A query, or a place to read."""
+    """A query, or a position to read from."""
 
     query: Annotated[str, Meta(description="Keywords or meaning; empty: recent conversations")] = ""
     session: Annotated[str, Meta(description="Search only this session")] = ""

@@ -137,10 +137,10 @@ class BubblewrapSandbox:
         mounts |= dict.fromkeys(policy.writable, "--bind")
         mounts |= dict.fromkeys((*policy.read_only, *list_delayed_effects(policy.writable)), "--ro-bind")
         mounts |= dict.fromkeys((*_DOORS, *policy.hidden), "")
-        found = {place.resolve(): how for place, how in mounts.items() if place.exists()}
+        found = {path.resolve(): how for path, how in mounts.items() if path.exists()}
         options: list[str] = []
-        for place, how in sorted(found.items(), key=lambda entry: len(entry[0].parts)):
-            options += (how, str(place), str(place)) if how else _cover(place)
+        for path, how in sorted(found.items(), key=lambda entry: len(entry[0].parts)):
+            options += (how, str(path), str(path)) if how else _cover(path)
         return options
 
 
@@ -183,7 +183,7 @@ def _processes() -> list[str]:
     return [*as_nobody, "--proc", "/proc", *kernel]
 
 
-def _cover(place: Path) -> tuple[str, ...]:
-    if place.is_dir():
-        return ("--tmpfs", str(place))
-    return ("--ro-bind", "/dev/null", str(place))
+def _cover(path: Path) -> tuple[str, ...]:
+    if path.is_dir():
+        return ("--tmpfs", str(path))
+    return ("--ro-bind", "/dev/null", str(path))

@@ -133,8 +133,8 @@ class ContainerSandbox:
         return state.output.strip() == b"true"
 
     async def _make_sure_it_runs(self) -> None:
-        wanted = self._create_options()
-        digest = hashlib.sha256(msgspec.json.encode(wanted)).hexdigest()[:16]
+        options = self._create_options()
+        digest = hashlib.sha256(msgspec.json.encode(options)).hexdigest()[:16]
         label = f'{{{{index .Config.Labels "{_OPTIONS}"}}}}'
         state = await self._run("inspect", "--type=container", "--format", f"{{{{.State.Running}}}} {label}", self.name)
         if state.code == 0 and state.output.decode().split() == ["true", digest]:
@@ -142,7 +142,7 @@ class ContainerSandbox:
         if state.code == 0:
             await self._remove(self.name)
         made = await self._run(
-            *("run", "--detach", "--name", self.name, "--label", f"{_OPTIONS}={digest}", *wanted),
+            *("run", "--detach", "--name", self.name, "--label", f"{_OPTIONS}={digest}", *options),
             seconds=_START_SECONDS,
         )
         if made.code != 0:
@@ -177,12 +177,12 @@ class ContainerSandbox:
         policy = self.policy
         mounts: dict[Path, str] = dict.fromkeys(policy.writable, "rw")
         mounts |= dict.fromkeys((*policy.read_only, *list_delayed_effects(policy.writable)), "ro")
-        mounts |= {place: "" for place in policy.hidden if any(place.is_relative_to(one) for one in policy.writable)}
-        found = {place.resolve(): how for place, how in mounts.items() if place.exists()}
+        mounts |= {path: "" for path in policy.hidden if any(path.is_relative_to(one) for one in policy.writable)}
+        found = {path.resolve(): how for path, how in mounts.items() if path.exists()}
         empty = "ro,size=4k,notmpcopyup" if self.kind == "podman" else "ro,size=4k"  # podman would copy what is there
         options: list[str] = []
-        for place, how in sorted(found.items(), key=lambda entry: len(entry[0].parts)):
-            options += ("--volume", f"{place}:{place}:{how}") if how else ("--tmpfs", f"{place}:{empty}")
+        for path, how in sorted(found.items(), key=lambda entry: len(entry[0].parts)):
+            options += ("--volume", f"{path}:{path}:{how}") if how else ("--tmpfs", f"{path}:{empty}")
         return options
 
     def call(self, command: SandboxCommand) -> SandboxedCall:
@@ -214,7 +214,7 @@ class ContainerSandbox:
 
     def move(self, workspace: SandboxWorkspace, folder: str) -> None:
         """Follow a command: with the file tools where the folder is mounted, else without."""
-        if any(Path(folder).is_relative_to(place) for place in self.policy.writable) and Path(folder).is_dir():
+        if any(Path(folder).is_relative_to(path) for path in self.policy.writable) and Path(folder).is_dir():
             workspace.move_to(Path(folder))
         else:
             workspace.move_inside(folder)

@@ -118,10 +118,10 @@ def compute_folder_digest(folder: Path) -> str:
 
 
 def _walk(folder: Path) -> Iterator[tuple[str, os.stat_result]]:
-    for place, folders, names in os.walk(folder):
+    for parent, folders, names in os.walk(folder):
         folders[:] = sorted(one for one in folders if one not in _IGNORED)
-        for name in (*names, *(one for one in folders if os.path.islink(f"{place}/{one}"))):  # noqa: PTH114
-            path = f"{place}/{name}"
+        for name in (*names, *(one for one in folders if os.path.islink(f"{parent}/{one}"))):  # noqa: PTH114
+            path = f"{parent}/{name}"
             if name not in _IGNORED:
                 yield path[len(str(folder)) + 1 :], os.lstat(path)
 

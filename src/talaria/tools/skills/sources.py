@@ -126,11 +126,11 @@ def _is_left_out(path: str) -> bool:
 
 def _open_folder(folder: Path) -> SkillSource:
     entries: dict[str, SourceEntry] = {}
-    for place, folders, names in os.walk(folder):
+    for parent, folders, names in os.walk(folder):
         folders[:] = sorted(one for one in folders if one not in _LEFT_OUT)
-        links = [one for one in folders if os.path.islink(f"{place}/{one}")]  # noqa: PTH114 (there are many)
+        links = [one for one in folders if os.path.islink(f"{parent}/{one}")]  # noqa: PTH114 (there are many)
         for name in (*names, *links):
-            path = Path(place, name)
+            path = Path(parent, name)
             relative = str(path.relative_to(folder))
             if not _is_left_out(relative):
                 entries[relative] = _describe_file(path)
@@ -234,8 +234,8 @@ def _download(url: str) -> bytes:
 def _open_git(address: str, ref: str, folder: str = "") -> Iterator[SkillSource]:
     if ref and not _REF.fullmatch(ref):
         raise ToolFailed(f"{ref!r} isn't the name of a branch, a tag or a commit")
-    with TemporaryDirectory(prefix="talaria-skill-") as place:
-        git = _Git(Path(place))
+    with TemporaryDirectory(prefix="talaria-skill-") as checkout:
+        git = _Git(Path(checkout))
         git.run("init", "-q", "--bare", ".")
         git.fetch(address, ref)
         commit = git.run("rev-parse", "--verify", "FETCH_HEAD^{commit}").decode().strip()

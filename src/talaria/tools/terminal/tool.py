@@ -250,7 +250,7 @@ class Terminal:
             launch = self._sandbox.call(SandboxCommand(argv, folder, call.environment, tty=arguments.pty, lasting=True))
             remarks.append(self._sandbox.description)
         can_wake = call.context.async_delivery
-        wanted = ProcessRequest(
+        request = ProcessRequest(
             command=arguments.command,
             argv=launch.argv,
             folder=str(launch.folder),
@@ -260,11 +260,11 @@ class Terminal:
             patterns=tuple(filter(None, arguments.watch_patterns)) if can_wake else (),
             pty=arguments.pty,
         )
-        process = await self._background.start(wanted, call)
+        process = await self._background.start(request, call)
         if not can_wake and (arguments.notify_on_complete or arguments.watch_patterns):
             remarks.append(_NOBODY_TO_WAKE.format(id=process.id))
         begun = f"Started in the background: process {process.id}, pid {process.pid}."
-        told = " You will be notified when it ends." if wanted.notify else ""
+        told = " You will be notified when it ends." if request.notify else ""
         return ToolOutput("\n".join((begun + told, *(f"[{remark}]" for remark in remarks))))
 
     async def _start(self, launch: SandboxedCall, heard: Callable[[bytes], None]) -> Child:

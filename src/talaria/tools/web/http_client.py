@@ -197,13 +197,13 @@ def _matches(pattern: str, path: str) -> bool:
     first, *others = pattern.removesuffix("$").split("*")
     if not path.startswith(first):
         return False
-    place = len(first)
+    position = len(first)
     for part in others:
-        found = path.find(part, place)
+        found = path.find(part, position)
         if found < 0:
             return False
-        place = found + len(part)
-    if not is_whole or place == len(path):
+        position = found + len(part)
+    if not is_whole or position == len(path):
         return True
     last = others[-1] if others else None
-    return last is not None and path.endswith(last) and len(path) - len(last) >= place - len(last)
+    return last is not None and path.endswith(last) and len(path) - len(last) >= position - len(last)

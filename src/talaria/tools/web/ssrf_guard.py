@@ -33,11 +33,11 @@ class Guard:
 
     async def resolve(self, host: str, port: int) -> list[SocketAddress]:
         """Return the addresses of a host, or raise `ToolFailed` if one of them is not public."""
-        places = await self._resolve(host, port)
+        addresses = await self._resolve(host, port)
         if not self.is_allowed(host, port):
-            for _, address in places:
+            for _, address in addresses:
                 _refuse_private(ip_address(address[0]), host)
-        return places
+        return addresses
 
     async def check_through_proxy(self, server: HttpAddress) -> None:
         """Raise `ToolFailed` for an address or name that a proxy must not be asked for.

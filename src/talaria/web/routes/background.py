@@ -83,7 +83,7 @@ class BackgroundView(Struct, frozen=True):
 
 
 class OutputQuery(Struct, frozen=True):
-    """The position after which output is wanted; -1 for the end of what there is."""
+    """The position after which output is read; -1 for its current end."""
 
     after: Annotated[int, Meta(ge=-1, le=2**53)] = -1
 
@@ -336,9 +336,9 @@ class AgentBrowserRoutes:
         return make_json_reply(Done())
 
     async def _input(self, request: WebRequest) -> Reply:
-        wanted = request.read(InputRequest)
+        browser_input = request.read(InputRequest)
         view = self._views.get(SessionId(request.parts["session_id"]))
         if view is None:
             raise NotFound("Open the view of this browser first.")
-        await view.send(wanted.inputs)
+        await view.send(browser_input.inputs)
         return make_json_reply(Done())

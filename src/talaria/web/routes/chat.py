@@ -203,13 +203,13 @@ class ChatRoutes:
         return CommandReply([])
 
     async def _branch(self, request: WebRequest) -> Reply:
-        session, wanted = await self._find(request), request.read(BranchRequest)
-        if "\0" in wanted.text:
+        session, branch = await self._find(request), request.read(BranchRequest)
+        if "\0" in branch.text:
             raise Problem(_NUL_REFUSED, param="text", code="invalid_value")
         if await self._is_elsewhere(session):
             raise make_conflict("This conversation runs elsewhere. Take it over first.", code="elsewhere")
         local = await self._conversations.open(session.id, request.caller)
-        reply = await self._commands.branch(local, wanted, request.caller)
+        reply = await self._commands.branch(local, branch, request.caller)
         self._session_list.check_soon()
         return make_json_reply(reply)
 

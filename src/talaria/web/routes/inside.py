@@ -80,9 +80,9 @@ class InsideRoutes:
 
     async def _logs(self, request: WebRequest) -> Reply:
         asked = request.asked(LogQuery)
-        wanted = LogFilter(asked.level, asked.text, asked.session)
+        log_filter = LogFilter(asked.level, asked.text, asked.session)
         page = await asyncio.to_thread(
-            read_log, self._log_file, wanted, asked.limit, after=asked.after, before=asked.before
+            read_log, self._log_file, log_filter, asked.limit, after=asked.after, before=asked.before
         )
         return make_json_reply(LogView(page.entries, page.start, page.end))
 

@@ -232,8 +232,8 @@ class ModelChoiceRoutes:
         await self._models.ask(chosen)
 
     async def _set_up(self, request: WebRequest) -> Reply:
-        wanted = request.read(ProviderRequest)
-        result = await asyncio.to_thread(self._test_and_save, wanted)
+        provider = request.read(ProviderRequest)
+        result = await asyncio.to_thread(self._test_and_save, provider)
         if result.saved:
             self._reload()
         return make_json_reply(result)
@@ -296,40 +296,40 @@ class ModelChoiceRoutes:
             models=running.get(offer.name, 0),
         )
 
-    def _test_and_save(self, wanted: ProviderRequest) -> ProviderResult:
+    def _test_and_save(self, provider: ProviderRequest) -> ProviderResult:
         writer = self._writer()
-        offer = self._find_offer(wanted, writer.settings())
-        known = wanted.key or (writer.secrets().get(offer.key_name) if offer.key_name else "") or ""
+        offer = self._find_offer(provider, writer.settings())
+        known = provider.key or (writer.secrets().get(offer.key_name) if offer.key_name else "") or ""
         result = ProviderResult(saved=False, outcome="unchecked", sentence=f"{offer.title} was saved without a test.")
-        if wanted.check:
-            account = TrialAccount(offer.name, wanted.base_url, offer.key_name if known else "", known)
+        if provider.check:
+            account = TrialAccount(offer.name, provider.base_url, offer.key_name if known else "", known)
             tested = self._setup.try_account(account)
             result = ProviderResult(saved=False, outcome=tested.outcome, sentence=tested.sentence,
                                     models=tested.models, good=tested.good)  # fmt: skip
             if not tested.right:
                 return result
-        change = ProviderChange(name=offer.name, key_name=offer.key_name, key=wanted.key, base_url=wanted.base_url)
+        change = ProviderChange(name=offer.name, key_name=offer.key_name, key=provider.key, base_url=provider.base_url)
         write_provider(writer, change)
-        if wanted.use and wanted.model:
-            use_model(writer, offer.name, wanted.model)
-        elif wanted.use:
+        if provider.use and provider.model:
+            use_model(writer, offer.name, provider.model)
+        elif provider.use:
             use_provider(writer, offer.name)
         return ProviderResult(saved=True, outcome=result.outcome, sentence=result.sentence, models=result.models,
                               good=result.good, notes=tuple(writer.notes))  # fmt: skip
 
-    def _find_offer(self, wanted: ProviderRequest, settings: Settings) -> ProviderOffer:
+    def _find_offer(self, provider: ProviderRequest, settings: Settings) -> ProviderOffer:
         """Return the provider to set up; a server with an address may be new."""
         offers = {offer.name: offer for offer in self._setup.providers()}
-        if wanted.base_url and not is_web_address(wanted.base_url):
+        if provider.base_url and not is_web_address(provider.base_url):
             raise Refused("The address must start with http:// or https://.")
-        if wanted.provider in offers:
-            offer = offers[wanted.provider]
+        if provider.provider in offers:
+            offer = offers[provider.provider]
             return offer if offer.key_name or not offer.own else _with_key(offer, settings)
-        if not is_provider_name(wanted.provider):
-            raise Refused(f"`{wanted.provider}` can't be the name of a provider: use lower-case letters and digits.")
-        if not wanted.base_url:
+        if not is_provider_name(provider.provider):
+            raise Refused(f"`{provider.provider}` can't be the name of a provider: use lower-case letters and digits.")
+        if not provider.base_url:
             raise Refused("A server of your own needs an address, for example http://127.0.0.1:9000/v1.")
-        return _with_key(ProviderOffer(wanted.provider, wanted.provider, wanted.base_url), settings)
+        return _with_key(ProviderOffer(provider.provider, provider.provider, provider.base_url), settings)
 
     def _writer(self) -> ConfigWriter:
         return ConfigWriter(self._profile, self._environment)

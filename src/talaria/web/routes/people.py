@@ -228,25 +228,25 @@ class PeopleRoutes:
         return make_json_reply(view)
 
     async def _approve(self, request: WebRequest) -> Reply:
-        wanted = request.read(PairingAnswer)
-        await self._store.write(lambda tx: approve_request(tx, wanted.platform, wanted.user_id))
+        pairing = request.read(PairingAnswer)
+        await self._store.write(lambda tx: approve_request(tx, pairing.platform, pairing.user_id))
         return make_json_reply(Done())
 
     async def _refuse(self, request: WebRequest) -> Reply:
-        wanted = request.read(PairingAnswer)
-        await self._store.write(lambda tx: refuse_request(tx, wanted.platform, wanted.user_id))
+        pairing = request.read(PairingAnswer)
+        await self._store.write(lambda tx: refuse_request(tx, pairing.platform, pairing.user_id))
         return make_json_reply(Done())
 
     async def _revoke(self, request: WebRequest) -> Reply:
-        wanted = request.read(PairingAnswer)
-        if not await self._store.write(lambda tx: tx.pairing.revoke(wanted.platform, wanted.user_id)):
-            raise NotFound(f"Nobody with the id `{wanted.user_id[:64]}` is approved on {wanted.platform[:64]}.")
+        pairing = request.read(PairingAnswer)
+        if not await self._store.write(lambda tx: tx.pairing.revoke(pairing.platform, pairing.user_id)):
+            raise NotFound(f"Nobody with the id `{pairing.user_id[:64]}` is approved on {pairing.platform[:64]}.")
         return make_json_reply(Done())
 
     async def _approve_browser(self, request: WebRequest) -> Reply:
-        wanted = request.read(BrowserApproval)
-        person = resolve_person(self._application.settings_admin.current, wanted.person)
-        found = await self._store.write(lambda tx: approve_code(tx, WEB, wanted.code, person=person))
+        approval = request.read(BrowserApproval)
+        person = resolve_person(self._application.settings_admin.current, approval.person)
+        found = await self._store.write(lambda tx: approve_code(tx, WEB, approval.code, person=person))
         if found is None:
             raise Refused("No browser shows this code, or it has expired.")
         return make_json_reply(Done())
@@ -263,8 +263,8 @@ class PeopleRoutes:
         return make_json_reply(view)
 
     async def _create_key(self, request: WebRequest) -> Reply:
-        wanted, token = request.read(ApiKeyRequest), new_token()
-        key = await self._store.write(lambda tx: create_key(tx, wanted.name.strip(), wanted.scopes, token))
+        key_request, token = request.read(ApiKeyRequest), new_token()
+        key = await self._store.write(lambda tx: create_key(tx, key_request.name.strip(), key_request.scopes, token))
         return make_json_reply(CreatedApiKey(name=key.name, scopes=key.scopes, key=token), status=HTTPStatus.CREATED)
 
     async def _revoke_key(self, request: WebRequest) -> Reply:

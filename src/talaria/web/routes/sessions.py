@@ -147,11 +147,13 @@ class SessionListRoutes:
         raise make_not_found("This output is no longer stored.", code="output_not_found")
 
     async def _edit(self, request: WebRequest) -> Reply:
-        name, wanted, caller = request.parts["session_id"], request.read(SessionEdit), request.caller
+        name, session_edit, caller = request.parts["session_id"], request.read(SessionEdit), request.caller
 
         def edit(tx: Transaction) -> SessionRow:
             session = require_session(tx, name, caller)
-            changes = SessionChanges(title=wanted.title and wanted.title.strip(), archived=wanted.archived)
+            changes = SessionChanges(
+                title=session_edit.title and session_edit.title.strip(), archived=session_edit.archived
+            )
             return read_row(tx, tx.sessions.update(session.id, changes))
 
         row = await self._store.write(edit)

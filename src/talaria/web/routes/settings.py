@@ -29,7 +29,7 @@ class SettingView(Struct, frozen=True, kw_only=True):
     """A setting as a form shows it.
 
     ``entry`` is the name of its table among named ones. A secret has no ``value``, only what may be ``shown`` of it; a
-    secret table has its names without values. ``place`` is the line of the file or the variable that sets it.
+    secret table has its names without values. ``location`` is the line of the file or the variable that sets it.
     """
 
     key: str
@@ -49,7 +49,7 @@ class SettingView(Struct, frozen=True, kw_only=True):
     secret: bool
     live: bool
     source: ValueSource
-    place: str
+    location: str
     variable: str
 
 
@@ -155,8 +155,8 @@ class SettingsRoutes:
         return make_json_reply(await asyncio.to_thread(self._read))
 
     async def _edit(self, request: WebRequest) -> Reply:
-        wanted = request.read(SettingsEdit)
-        return await self._save(lambda: edit_values(self._profile, wanted.values, wanted.version), wanted.values)
+        edit = request.read(SettingsEdit)
+        return await self._save(lambda: edit_values(self._profile, edit.values, edit.version), edit.values)
 
     async def _show_file(self, request: WebRequest) -> Reply:
         shown = await asyncio.to_thread(read_text, self._profile)
@@ -167,8 +167,8 @@ class SettingsRoutes:
         return make_json_reply(ConfigTextCheck([_fault_view(one) for one in checked.faults], checked.diff))
 
     async def _save_file(self, request: WebRequest) -> Reply:
-        wanted = request.read(ConfigTextRequest)
-        return await self._save(lambda: save_text(self._profile, wanted.text, wanted.version), ())
+        config_text = request.read(ConfigTextRequest)
+        return await self._save(lambda: save_text(self._profile, config_text.text, config_text.version), ())
 
     async def _save(self, write: Callable[[], object], keys: Iterable[str]) -> Reply:
         """Write the file and apply it, or return why that can't be done."""
@@ -237,8 +237,8 @@ def _setting_view(field: SchemaField, value: Any, loaded: LoadedSettings) -> Set
         default=None if field.required else field.default,
         secret=field.secret,
         live=field.live,
-        source="environment" if from_environment else "default" if origin.place is None else "file",
-        place=_place(origin.place, from_environment=from_environment),
+        source="environment" if from_environment else "default" if origin.location is None else "file",
+        location=_describe_location(origin.location, from_environment=from_environment),
         variable=field.variable,
     )
 
@@ -250,10 +250,10 @@ def _visible(field: SchemaField, value: Any) -> Any:
     return dict.fromkeys(value, "") if isinstance(value, dict) else None
 
 
-def _place(place: Any, *, from_environment: bool) -> str:
-    if place is None:
+def _describe_location(location: Any, *, from_environment: bool) -> str:
+    if location is None:
         return ""
-    return place.file.rpartition(" ")[2] if from_environment else f"line {place.line}" if place.line else ""
+    return location.file.rpartition(" ")[2] if from_environment else f"line {location.line}" if location.line else ""
 
 
 def _fault_view(fault: Fault) -> FaultView:

@@ -48,18 +48,18 @@ class StreamRoutes:
         return make_event_reply(stream)
 
     async def _change(self, request: WebRequest) -> Reply:
-        wanted = request.read(TopicsRequest)
+        change = request.read(TopicsRequest)
         stream = self._hub.find_stream(request.parts["stream_id"], request.caller)
         if stream is None:
             raise make_not_found("There is no such stream.", code="stream_not_found")
-        await self._set_topics(stream, wanted.topics, wanted.again)
+        await self._set_topics(stream, change.topics, change.again)
         return make_json_reply(Done())
 
     async def _set_topics(self, stream: BrowserStream, topics: Iterable[str], again: Iterable[str]) -> None:
         """Set what a stream is about; conversations that the person may not see are left out."""
-        wanted = await self._store.read(lambda tx: _find_visible(tx, topics, stream.caller))
+        visible = await self._store.read(lambda tx: _find_visible(tx, topics, stream.caller))
         await self._set_seen(stream, topics)
-        self._hub.set_sessions(stream, wanted, [_session_of(topic) for topic in again])
+        self._hub.set_sessions(stream, visible, [_session_of(topic) for topic in again])
         names = set(topics)
         self._pages.set_topics(stream, names)
         if SESSIONS in names:

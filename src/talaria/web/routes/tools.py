@@ -210,17 +210,17 @@ class ToolRoutes:
         return make_json_reply(await asyncio.to_thread(self._read))
 
     async def _switch(self, request: WebRequest) -> Reply:
-        wanted = request.read(ToolSwitch)
+        switch = request.read(ToolSwitch)
         admin = self._application.settings_admin
-        changed, notes = await asyncio.to_thread(lambda: admin.switch_tools(wanted.names, on=wanted.on))
+        changed, notes = await asyncio.to_thread(lambda: admin.switch_tools(switch.names, on=switch.on))
         return make_json_reply(SwitchedTools(changed, notes))
 
     async def _show_skill(self, request: WebRequest) -> Reply:
         return make_json_reply(await asyncio.to_thread(self._read_skill, request.parts["name"]))
 
     async def _save_skill(self, request: WebRequest) -> Reply:
-        name, wanted = request.parts["name"], request.read(SkillEdit)
-        await asyncio.to_thread(self._application.knowledge.save_skill, name, wanted.before, wanted.text)
+        name, edit = request.parts["name"], request.read(SkillEdit)
+        await asyncio.to_thread(self._application.knowledge.save_skill, name, edit.before, edit.text)
         return make_json_reply(await asyncio.to_thread(self._read_skill, name))
 
     async def _audit_skill(self, request: WebRequest) -> Reply:
@@ -228,11 +228,11 @@ class ToolRoutes:
         return make_json_reply(SkillAuditView(format_audit(audit), audit.digest))
 
     async def _switch_skill(self, request: WebRequest) -> Reply:
-        name, wanted = request.parts["name"], request.read(SkillSwitch)
+        name, switch = request.parts["name"], request.read(SkillSwitch)
         skills = self._application.knowledge.skills
-        if wanted.on and not wanted.digest and (await asyncio.to_thread(skills.get, name)).origin is not None:
+        if switch.on and not switch.digest and (await asyncio.to_thread(skills.get, name)).origin is not None:
             raise Refused(f"Look at what `{name}` would run before you enable it.")
-        effect = await asyncio.to_thread(lambda: skills.switch(name, on=wanted.on, seen=wanted.digest))
+        effect = await asyncio.to_thread(lambda: skills.switch(name, on=switch.on, seen=switch.digest))
         return make_json_reply(SwitchedTools([name], [effect]))
 
     async def _test_server(self, request: WebRequest) -> Reply:
@@ -254,25 +254,25 @@ class ToolRoutes:
         return make_json_reply(files)
 
     async def _save_hook(self, request: WebRequest) -> Reply:
-        folder, wanted = request.parts["folder"], request.read(HookEdit)
-        await asyncio.to_thread(write_hook_files, self._profile_folder, folder, wanted.before, wanted.files)
+        folder, edit = request.parts["folder"], request.read(HookEdit)
+        await asyncio.to_thread(write_hook_files, self._profile_folder, folder, edit.before, edit.files)
         return make_json_reply(await asyncio.to_thread(read_hook_files, self._profile_folder, folder))
 
     async def _switch_hook(self, request: WebRequest) -> Reply:
-        folder, wanted = request.parts["folder"], request.read(HookSwitch)
-        await asyncio.to_thread(lambda: switch_hook(self._profile_folder, folder, on=wanted.on))
+        folder, switch = request.parts["folder"], request.read(HookSwitch)
+        await asyncio.to_thread(lambda: switch_hook(self._profile_folder, folder, on=switch.on))
         return make_json_reply(Done())
 
     async def _show_memory(self, request: WebRequest) -> Reply:
         return make_json_reply(self._read_memory(request.caller, request.asked(MemoryQuery).person))
 
     async def _edit_memory(self, request: WebRequest) -> Reply:
-        wanted = request.read(MemoryEdit)
-        if not wanted.old and not wanted.new.strip():
+        edit = request.read(MemoryEdit)
+        if not edit.old and not edit.new.strip():
             raise Refused("Type what to remember.")
-        viewer = _viewer(request.caller, wanted.person)
-        self._application.knowledge.memory.edit(viewer, wanted.kind, wanted.old, wanted.new)
-        return make_json_reply(self._read_memory(request.caller, wanted.person))
+        viewer = _viewer(request.caller, edit.person)
+        self._application.knowledge.memory.edit(viewer, edit.kind, edit.old, edit.new)
+        return make_json_reply(self._read_memory(request.caller, edit.person))
 
     def _read(self) -> ToolsView:
         knowledge, current = self._application.knowledge, self._application.settings_admin.current

@@ -160,10 +160,10 @@ def _find_dearest(tx: Transaction, first: date, caller: WebCaller) -> list[DearS
 def _make_series(name: str, rows: list[DailyUsage], first: date, days: int) -> UsageSeries:
     series = UsageSeries(name, _add_up(rows), [0] * days, [0] * days, [0] * days)
     for row in rows:
-        place = (row.day - first).days
-        series.cost[place] = row.usage.cost_microdollars
-        series.tokens[place] = row.usage.input_tokens + row.usage.output_tokens
-        series.turns[place] = row.turns
+        index = (row.day - first).days
+        series.cost[index] = row.usage.cost_microdollars
+        series.tokens[index] = row.usage.input_tokens + row.usage.output_tokens
+        series.turns[index] = row.turns
     return series
 
 

@@ -93,7 +93,7 @@ def _check_key(name: str, secrets: Secrets) -> Finding:
             check_strength(value)
     except Refused as error:
         return fault(str(error), "The API doesn't accept it.")
-    return ok(f"{name} {mask(value)}, from {secrets.place(name)}.")
+    return ok(f"{name} {mask(value)}, from {secrets.locate(name)}.")
 
 
 _MEGABYTE = 1_000_000

@@ -148,8 +148,8 @@ class ChatSection:
 
     def _applies(self, account: ChatAccount, question: SetupQuestion) -> bool:
         """Return whether the answer without which a question makes no sense was given."""
-        wanted = [one for one in self._networks[account.network].questions if one.name == question.only_with]
-        return all(find_answer(account, one, self._setup.writer) for one in wanted)
+        conditions = [one for one in self._networks[account.network].questions if one.name == question.only_with]
+        return all(find_answer(account, one, self._setup.writer) for one in conditions)
 
     def _adapt(self, account: ChatAccount, question: SetupQuestion) -> SetupQuestion:
         """Return a question as asked for an account: with the name of its secret, or a free port."""

@@ -147,11 +147,11 @@ class SetupPlanner:
             self._add_check(plan, EMBEDDED, ProbeResult("unreachable", sentence))
 
     def _with_model(self, result: ProbeResult, title: str) -> ProbeResult:
-        wanted = self._arguments.model
-        if not result.right or not wanted or any(one == wanted or one.endswith(f"/{wanted}") for one in result.models):
+        model = self._arguments.model
+        if not result.right or not model or any(one == model or one.endswith(f"/{model}") for one in result.models):
             return result
-        close = nearest(wanted, result.models)
-        return ProbeResult("odd", f"{title} has no model `{wanted}`{f'; the nearest is `{close}`' if close else ''}.")
+        close = nearest(model, result.models)
+        return ProbeResult("odd", f"{title} has no model `{model}`{f'; the nearest is `{close}`' if close else ''}.")
 
     def _plan_networks(self, plan: SetupPlan) -> None:
         networks = self._networks.setups()

@@ -229,13 +229,13 @@ class _Updater:
         self.versions = Versions(installation)
         self._gateways = Gateways((str(self.versions.launcher),), self._profiles, services.environment)
 
-    def update(self, wanted: str) -> None:
-        """Install the newest or the wanted version, and switch to it."""
+    def update(self, requested: str) -> None:
+        """Install the newest or the requested version, and switch to it."""
         installer = find_installer(self._services.environment)
-        requirement = f"{DISTRIBUTION}=={wanted}" if wanted else DISTRIBUTION
+        requirement = f"{DISTRIBUTION}=={requested}" if requested else DISTRIBUTION
         version = installer.find_newest(requirement)
         is_newer = compare_versions(version, __version__) > 0
-        if version == __version__ or not (wanted or is_newer):
+        if version == __version__ or not (requested or is_newer):
             self._say(f"Talaria {__version__} is the newest version.")
             return
         program = self.versions.prepare(version, installer, self._services.terminal.note)

@@ -324,7 +324,7 @@ export class Conversation {
   /** Remove the first queued message with this text. @param {string} text */
   _unqueue(text) {
     const index = this.queued.peek().findIndex((one) => one.text === text);
-    this.queued.value = this.queued.peek().filter((_, place) => place !== index);
+    this.queued.value = this.queued.peek().filter((_, position) => position !== index);
   }
 
   /** @returns {Promise<NumberedDetail>} */

@@ -109,7 +109,7 @@ export class Blocks {
     const tokens = parse(this._rest);
     let last = tokens.length - 1;
     while (last > 0 && tokens[last]?.type === "space") last--;
-    const open = tokens.findIndex((token, place) => place < last && OPEN_MATH.test(token.raw) && token.type !== "math");
+    const open = tokens.findIndex((token, index) => index < last && OPEN_MATH.test(token.raw) && token.type !== "math");
     if (open >= 0 && !/\n[ \t]*\n/.test(tokens.slice(open).map((token) => token.raw).join(""))) last = open; // it may close
     const finished = tokens.slice(0, Math.max(last, 0));
     const source = finished.map((token) => token.raw).join("");

@@ -51,7 +51,7 @@ const TOKEN = /\\(?:[A-Za-z]+|[\s\S])|\d+(?:[.,]\d+)*|\s+|[\s\S]/gu;
 /** @type {(text: string) => Map<string, string>} */
 function words(text) {
   const all = text.split(" ");
-  return new Map(all.flatMap((word, place) => (place % 2 ? [] : [[word, all[place + 1] ?? ""]])));
+  return new Map(all.flatMap((word, index) => (index % 2 ? [] : [[word, all[index + 1] ?? ""]])));
 }
 
 /** Render a formula as an element. @type {(source: string, display: boolean) => VNode} */
@@ -66,7 +66,7 @@ class Reader {
   constructor(source, display) {
     /** @type {string[]} */
     this._tokens = source.match(TOKEN) ?? [];
-    this._place = 0;
+    this._position = 0;
     this._display = display;
     this._depth = 0;
   }
@@ -84,20 +84,20 @@ class Reader {
 
   /** Return the next token; spaces between tokens are skipped. */
   _peek() {
-    while (/^\s/.test(this._tokens[this._place] ?? "")) this._place++;
-    return this._tokens[this._place];
+    while (/^\s/.test(this._tokens[this._position] ?? "")) this._position++;
+    return this._tokens[this._position];
   }
 
   _next() {
     const token = this._peek();
-    this._place++;
+    this._position++;
     return token;
   }
 
   /** @param {string} token */
   _skip(token) {
     if (this._peek() !== token) return false;
-    this._place++;
+    this._position++;
     return true;
   }
 
@@ -143,11 +143,11 @@ class Reader {
   /** Parse the argument of a command or script: a group or one token. @returns {VNode} */
   _argument() {
     if (++this._depth > MOST_DEPTH) {
-      this._place = this._tokens.length;
+      this._position = this._tokens.length;
       return h("mtext", null, "…");
     }
     const token = this._peek() ?? "";
-    if (/^\d\d/.test(token)) this._tokens.splice(this._place, 1, token.slice(0, 1), token.slice(1)); // \frac12 is a half
+    if (/^\d\d/.test(token)) this._tokens.splice(this._position, 1, token.slice(0, 1), token.slice(1)); // \frac12 is a half
     const found = token === "{" ? this._group() : this._atom();
     this._depth--;
     return found;
@@ -165,8 +165,8 @@ class Reader {
   _text() {
     if (!this._skip("{")) return this._next() ?? "";
     let text = "";
-    for (let depth = 1; this._place < this._tokens.length;) {
-      const token = this._tokens[this._place++] ?? "";
+    for (let depth = 1; this._position < this._tokens.length;) {
+      const token = this._tokens[this._position++] ?? "";
       if (token === "{") depth++;
       else if (token === "}" && --depth === 0) break;
       text += token;
@@ -178,7 +178,7 @@ class Reader {
   _atom() {
     const token = this._next() ?? "";
     if (token === "{") {
-      this._place--;
+      this._position--;
       return this._argument();
     }
     if (token.startsWith("\\")) return this._command(token.slice(1));
@@ -288,7 +288,7 @@ class Reader {
     while (this._peek() !== undefined && this._peek() !== "\\end") {
       rows.at(-1)?.push(h("mtd", null, ...this._row(() => false)));
       if (this._skip("\\\\")) rows.push([]);
-      else if (!this._skip("&") && this._peek() !== "\\end") this._place++;
+      else if (!this._skip("&") && this._peek() !== "\\end") this._position++;
     }
     if (this._skip("\\end")) this._text();
     const filled = rows.filter((row) => row.some((cell) => /** @type {any} */ (cell).props?.children !== undefined));

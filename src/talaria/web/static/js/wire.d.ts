@@ -763,7 +763,7 @@ export interface OutputPage {
   end: number;
 }
 
-/** The position after which output is wanted; -1 for the end of what there is. */
+/** The position after which output is read; -1 for its current end. */
 export interface OutputQuery {
   after: number;
 }
@@ -1131,7 +1131,7 @@ export interface SettingView {
   secret: boolean;
   live: boolean;
   source: "default" | "environment" | "file";
-  place: string;
+  location: string;
   variable: string;
 }
 

@@ -127,7 +127,7 @@ function delegationView(one, reload) {
       span(null, one.handle ? `Background task ${one.handle}` : "Tasks of a running turn"),
       span({ class: "caption push" }, conversationLink(one.session_id, one.title), " · ", moment(one.began)),
     ),
-    ul({ key: "tree", class: "task-tree" }, ...one.children.map((child, place) => childView(child, place, reload))),
+    ul({ key: "tree", class: "task-tree" }, ...one.children.map((child, index) => childView(child, index, reload))),
     one.handle && open && !one.stopped
       ? div(
         { key: "actions", class: "button-row" },
@@ -145,10 +145,10 @@ function delegationView(one, reload) {
   ];
 }
 
-/** @type {(child: ChildTaskView, place: number, reload: () => Promise<void>) => Child} */
-function childView(child, place, reload) {
+/** @type {(child: ChildTaskView, index: number, reload: () => Promise<void>) => Child} */
+function childView(child, index, reload) {
   return li(
-    { key: place },
+    { key: index },
     div(
       { class: "work-head" },
       stateChip(child.state === "open" ? "running" : child.state, child.state === "open" ? "running" : child.state),

@@ -36,7 +36,7 @@ export function limitMembers(members, format) {
   const sorted = [...members].sort((one, other) => sum(other.values) - sum(one.values));
   if (sorted.length <= MOST_MEMBERS + 1) return sorted;
   const rest = sorted.slice(MOST_MEMBERS);
-  const values = (rest[0]?.values ?? []).map((_, place) => sum(rest.map((one) => one.values[place] ?? 0)));
+  const values = (rest[0]?.values ?? []).map((_, index) => sum(rest.map((one) => one.values[index] ?? 0)));
   return [...sorted.slice(0, MOST_MEMBERS), { name: "Others", values, total: format(sum(values)) }];
 }
 
@@ -59,7 +59,7 @@ export function BarChart({ label, members, columns, format }) {
   const pointed = useSignal(-1);
   const shown = limitMembers(members, format);
   const width = useWidth();
-  const totals = columns.map((_, place) => sum(shown.map((one) => one.values[place] ?? 0)));
+  const totals = columns.map((_, index) => sum(shown.map((one) => one.values[index] ?? 0)));
   const scale = makeScale(Math.max(...totals, 0));
   const end = scale.step * scale.lines;
   const step = (width - LEFT) / Math.max(columns.length, 1);
@@ -70,9 +70,9 @@ export function BarChart({ label, members, columns, format }) {
       "svg",
       { viewBox: `0 0 ${width} ${HEIGHT}`, role: "img", "aria-label": label, onMouseLeave: () => (pointed.value = -1) },
       gridLines(scale, height, width, format),
-      ...columns.flatMap((column, place) => {
-        const x = LEFT + place * step;
-        const bars = stack(shown, place, end, height).map((one) =>
+      ...columns.flatMap((column, index) => {
+        const x = LEFT + index * step;
+        const bars = stack(shown, index, end, height).map((one) =>
           h("rect", {
             key: one.series,
             class: `series-${one.series}`,
@@ -89,12 +89,12 @@ export function BarChart({ label, members, columns, format }) {
             ? h("text", { class: "tick", x: x + step / 2, y: HEIGHT - 8, "text-anchor": "middle" }, column.tick)
             : null,
           h("rect", {
-            class: place === pointed.value ? "column pointed" : "column",
+            class: index === pointed.value ? "column pointed" : "column",
             x,
             y: TOP,
             width: step,
             height,
-            onMouseEnter: () => (pointed.value = place),
+            onMouseEnter: () => (pointed.value = index),
           }),
         ];
       }),
@@ -102,10 +102,10 @@ export function BarChart({ label, members, columns, format }) {
     readout(columns[pointed.value], shown, pointed.value, totals, format),
     ul(
       { class: "legend" },
-      ...shown.map((one, place) =>
+      ...shown.map((one, index) =>
         li(
           { key: one.name },
-          span({ class: `swatch series-${place}` }),
+          span({ class: `swatch series-${index}` }),
           one.name,
           span({ class: "caption" }, one.total),
         )
@@ -114,11 +114,11 @@ export function BarChart({ label, members, columns, format }) {
   );
 }
 
-/** @type {(members: Member[], place: number, end: number, height: number) => { series: number, y: number, height: number }[]} */
-function stack(members, place, end, height) {
+/** @type {(members: Member[], index: number, end: number, height: number) => { series: number, y: number, height: number }[]} */
+function stack(members, index, end, height) {
   let top = TOP + height;
   return members.flatMap((one, series) => {
-    const size = ((one.values[place] ?? 0) / end) * height;
+    const size = ((one.values[index] ?? 0) / end) * height;
     if (size <= 0) return [];
     top -= size;
     return [{ series, y: top, height: Math.max(size - 0.5, 0.8) }];
@@ -150,15 +150,15 @@ function gridLines({ step, lines }, height, width, format) {
   });
 }
 
-/** @type {(column: Column | undefined, members: Member[], place: number, totals: number[], format: (value: number) => string) => Child} */
-function readout(column, members, place, totals, format) {
+/** @type {(column: Column | undefined, members: Member[], index: number, totals: number[], format: (value: number) => string) => Child} */
+function readout(column, members, index, totals, format) {
   if (!column) return p({ class: "readout caption" }, "\u00a0");
   const parts = members
-    .filter((one) => (one.values[place] ?? 0) > 0)
-    .map((one) => `${one.name} ${format(one.values[place] ?? 0)}`);
+    .filter((one) => (one.values[index] ?? 0) > 0)
+    .map((one) => `${one.name} ${format(one.values[index] ?? 0)}`);
   return p(
     { class: "readout caption" },
-    `${column.label}: ${format(totals[place] ?? 0)}`,
+    `${column.label}: ${format(totals[index] ?? 0)}`,
     parts.length > 1 ? ` (${parts.join(", ")})` : "",
   );
 }

@@ -68,9 +68,9 @@ function checkCard(check) {
       heading(2, { class: "check-name" }, check.name),
       span({ class: "push" }, stateChip(CHIPS[check.state], STATES[check.state])),
     ),
-    ...check.findings.map((finding, place) =>
+    ...check.findings.map((finding, index) =>
       div(
-        { key: place, class: "finding" },
+        { key: index, class: "finding" },
         p(finding.state === "ok" ? null : { class: "finding-text" }, withCode(finding.found)),
         finding.repair ? p({ class: "caption" }, withCode(finding.repair)) : null,
       )

@@ -162,7 +162,7 @@ function conditions(goal) {
     ["Constraints", contract.constraints],
     ["Scope", contract.scope],
     ["Stop when", contract.stop_when],
-    ...goal.subgoals.map((text, place) => [`Criterion ${place + 1}`, text]),
+    ...goal.subgoals.map((text, index) => [`Criterion ${index + 1}`, text]),
   ].filter(([, text]) => text);
   if (!rows.length) return null;
   return ul(

@@ -139,11 +139,11 @@ function useLog(query, following) {
   return { entries, failure, start, earlier };
 }
 
-/** @type {(entry: LogEntry, place: number) => Child} */
-function entryView(entry, place) {
+/** @type {(entry: LogEntry, index: number) => Child} */
+function entryView(entry, index) {
   return h(
     "li",
-    { key: `${entry.at}:${place}`, class: "log-entry", "data-level": entry.level },
+    { key: `${entry.at}:${index}`, class: "log-entry", "data-level": entry.level },
     time({ datetime: entry.at, title: entry.at }, entry.at.slice(5, 19).replace("T", " ")),
     span({ class: "level" }, entry.level),
     span(

@@ -66,7 +66,7 @@ export const link = (to, ...content) => a({ href: to, onClick: (event) => follow
 export const conversationLink = (id, title) => link(`/c/${id}`, title || "Untitled conversation");
 
 /** Sentence with commands between backticks, shown as code. @type {(text: string) => Child[]} */
-export const withCode = (text) => text.split("`").map((part, place) => (place % 2 ? code({ key: place }, part) : part));
+export const withCode = (text) => text.split("`").map((part, index) => (index % 2 ? code({ key: index }, part) : part));
 
 /** Relative time, with the full date as a tooltip. @type {(at: string) => Child} */
 export const moment = (at) => time({ datetime: at, title: new Date(at).toLocaleString() }, formatMoment(new Date(at)));

@@ -50,7 +50,7 @@ export function SettingField(props) {
 /** @type {(setting: SettingView) => Child[]} */
 const marks = (setting) => [
   setting.source === "environment" ? span({ class: "chip" }, "From the environment") : null,
-  setting.source === "file" ? span({ class: "chip", title: setting.place }, "Changed") : null,
+  setting.source === "file" ? span({ class: "chip", title: setting.location }, "Changed") : null,
   setting.live ? null : span({ class: "chip faint" }, "Needs a restart"),
 ];
 

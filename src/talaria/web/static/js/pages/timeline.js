@@ -38,5 +38,5 @@ export function timeTicks(total) {
   const rough = Math.max(total, 0.001) / 6;
   const sizes = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200];
   const step = sizes.find((one) => one >= rough) ?? 14_400;
-  return Array.from({ length: Math.floor(total / step) + 1 }, (_, place) => place * step);
+  return Array.from({ length: Math.floor(total / step) + 1 }, (_, index) => index * step);
 }

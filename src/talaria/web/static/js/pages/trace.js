@@ -178,7 +178,7 @@ function timeline(turn, placed, chosen) {
           h("text", { class: "tick", x: x(at) + 3, y: 14 }, formatDuration(at)),
         )
       ),
-      ...placed.map((one, place) => bars(one, place, x, chosen)),
+      ...placed.map((one, index) => bars(one, index, x, chosen)),
       ...turn.breaks.map((one) => {
         const at = x(Math.max(0, (Date.parse(one.at) - Date.parse(turn.started_at)) / 1000));
         return h(
@@ -191,8 +191,8 @@ function timeline(turn, placed, chosen) {
   );
 }
 
-/** @type {(one: Placed, place: number, x: (seconds: number) => number, chosen: Signal<number>) => Child} */
-function bars(one, place, x, chosen) {
+/** @type {(one: Placed, index: number, x: (seconds: number) => number, chosen: Signal<number>) => Child} */
+function bars(one, index, x, chosen) {
   const y = HEAD + one.lane * LANE + (LANE - BAR) / 2;
   const width = Math.max(2.5, x(one.end) - x(one.start));
   const kind = one.span.type === "model" ? "model" : `tool ${one.span.state}`;
@@ -201,9 +201,9 @@ function bars(one, place, x, chosen) {
   return h(
     "g",
     {
-      key: place,
-      class: `span ${kind} ${chosen.value === place ? "chosen" : ""}`,
-      onClick: () => (chosen.value = place),
+      key: index,
+      class: `span ${kind} ${chosen.value === index ? "chosen" : ""}`,
+      onClick: () => (chosen.value = index),
     },
     h("title", null, `${name}, ${formatDuration(one.end - one.start)}`),
     h("rect", { class: "span-bar", x: x(one.start), y, width, height: BAR, rx: 3 }),
@@ -269,16 +269,16 @@ function callTable(placed, chosen) {
       thead(null, tr(null, ...["Call", "Starts at", "Takes", "State"].map((text) => th({ scope: "col" }, text)))),
       tbody(
         null,
-        ...placed.map((one, place) =>
+        ...placed.map((one, index) =>
           tr(
-            { key: place },
+            { key: index },
             th(
               { scope: "row" },
               h("button", {
                 type: "button",
                 class: "quiet call",
-                "aria-pressed": chosen.value === place ? "true" : "false",
-                onClick: () => (chosen.value = place),
+                "aria-pressed": chosen.value === index ? "true" : "false",
+                onClick: () => (chosen.value = index),
               }, one.span.type === "model" ? one.span.model : one.span.name),
             ),
             td(null, formatDuration(one.start)),

@@ -221,10 +221,10 @@ function makeColumns(view) {
   const size = days > WEEKLY ? 7 : 1;
   const count = Math.ceil(days / size);
   const every = Math.max(1, Math.ceil(count / (matchMedia("(max-width: 760px)").matches ? 5 : 10)));
-  return Array.from({ length: count }, (_, place) => {
-    const at = new Date(Date.parse(view.last) - (count - 1 - place) * size * DAY);
+  return Array.from({ length: count }, (_, index) => {
+    const at = new Date(Date.parse(view.last) - (count - 1 - index) * size * DAY);
     const day = at.toLocaleDateString("en-GB", { day: "numeric", month: "short", timeZone: "UTC" });
-    const tick = (count - 1 - place) % every === 0 ? day : "";
+    const tick = (count - 1 - index) % every === 0 ? day : "";
     return { label: size > 1 ? `Week to ${day}` : day, tick };
   });
 }
