@@ -1,11 +1,15 @@
 """Options and fixtures of all tests: stores on SQLite and on a real PostgreSQL, empty for every test."""
 
+import asyncio
 import gc
 import os
 import signal
+import socket
 import sys
+from asyncio.selector_events import BaseSelectorEventLoop
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -79,6 +83,7 @@ def _is_on_postgres(item: pytest.Item) -> bool:
 def pytest_configure(config: pytest.Config) -> None:
     _restore_signals()
     _remove_python_variables()
+    _close_late_connections()
     if config.getoption("quick"):
         config.stash[BAN] = ProcessBan()
         settings.load_profile("quick")
@@ -93,6 +98,25 @@ def pytest_configure(config: pytest.Config) -> None:
         config.stash[SERVERS] = SharedServers(["tests", *kind], memory)
         if config.args_source is pytest.Config.ArgsSource.TESTPATHS:  # importing a few tests is fast
             config.option.tx = [f"popen//python={sys.executable} -m tests.worker" for _ in config.option.tx]
+
+
+def _close_late_connections() -> None:
+    """Close connections that a server accepts just before its end: Python leaves them open, with a warning later.
+
+    See https://github.com/python/cpython/issues/109564.
+    """
+    accept = BaseSelectorEventLoop._accept_connection2  # type: ignore[attr-defined] # noqa: SLF001 (theirs)
+
+    async def accept_if_open(
+        loop: BaseSelectorEventLoop, factory: object, connection: socket.socket, *arguments: Any
+    ) -> None:
+        server: asyncio.Server | None = arguments[2]
+        if server is not None and not server.sockets:
+            connection.close()
+        else:
+            await accept(loop, factory, connection, *arguments)
+
+    BaseSelectorEventLoop._accept_connection2 = accept_if_open  # type: ignore[attr-defined] # noqa: SLF001 (theirs)
 
 
 def _begins_run(config: pytest.Config) -> bool:
