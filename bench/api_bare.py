@@ -24,7 +24,7 @@ def _encode_chunks() -> list[bytes]:
     encoder, answer = ChunkEncoder("talaria", counting=False), CompletionCollector()
     size = len(_TEXT) // _CHUNK_COUNT + 1
     parts = [_TEXT[start : start + size] for start in range(0, len(_TEXT), size)]
-    encoded = [encoder.words(answer.take(TextAdded(part))) for part in parts]
+    encoded = [encoder.encode_text(answer.take(TextAdded(part))) for part in parts]
     answer.take(TurnAnswered(_TEXT))
     return [encoder.begin(), *encoded, encoder.end(answer)]
 

@@ -90,5 +90,5 @@ async def _time_handoff(home: Path, environment: dict[str, str], network: Loopba
         first_delay = perf_counter() - began
         await network.until(lambda: any("word word" in post.text for post in network.posts[before:]), seconds=20)
         text_delay = perf_counter() - began
-        await active_session.chat.conversation.settled()
+        await active_session.chat.conversation.wait_until_idle()
     return first_delay, text_delay

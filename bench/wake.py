@@ -126,7 +126,7 @@ async def _start_processes(home: Path, count: int) -> list[BackgroundProcess]:
     """Start processes of a worker that has ended, so that the next gateway adopts them."""
     store = open_sqlite_store(_store_file(home))
     outputs = FullOutputs(home / "profiles" / "default" / "outputs")
-    supervisor = Supervisor(store, _ended_worker(), outputs.folder_of, _NoReports())
+    supervisor = Supervisor(store, _ended_worker(), outputs.find_folder, _NoReports())
     request = ProcessRequest(
         command="sleep",
         argv=("sleep", "3600"),
@@ -168,8 +168,10 @@ class _NoReports:
     def report(self, tx: Transaction, process: BackgroundProcess, name: str, text: str) -> None:
         """Discard a report."""
 
-    def hear(self, tx: Transaction, process: BackgroundProcess, names: Sequence[str], call_id: str) -> None:
-        """Ignore a withdrawal of reports."""
+    def record_pending_answers(
+        self, tx: Transaction, process: BackgroundProcess, names: Sequence[str], call_id: str
+    ) -> None:
+        """Discard the record of a tool call that returns reports."""
 
 
 class _SilentPerson:

@@ -174,7 +174,7 @@ def _section(name: str, fields: tuple[SchemaField, ...]) -> str:
 def _default(field: SchemaField) -> str:
     if field.required:
         return "must be given"
-    return f"`{field.shown(field.default)}`" if field.shown(field.default) else "empty"
+    return f"`{field.format_value(field.default)}`" if field.format_value(field.default) else "empty"
 
 
 def _table(headers: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:

@@ -375,7 +375,7 @@ async def handoff_to_telegram(gateway: WalkGateway) -> set[Function]:
         session = ActiveSession(gateway.application, request, lambda _: None, jobs)
         await session.open()
         await session.put(Text("a message in the terminal"))
-        await session.chat.conversation.settled()
+        await session.chat.conversation.wait_until_idle()
         idle = await gateway.trace_idle()
         surface = QuietSurface()
         context = CommandContext(

@@ -7,7 +7,7 @@ from tests.gateway.incoming_messages import ANN, BEN, incoming_message
 from talaria.access.policy import Access, AccessAllowed, AccessDenied, NeedsPairing
 from talaria.commands.command import Command, CommandContext, select_usable_commands
 from talaria.contracts.platform import Sender
-from talaria.gateway.dispatcher import permitted_commands
+from talaria.gateway.dispatcher import list_permitted_commands
 from talaria.settings.model import Settings
 from talaria.settings.sections.chats import AccessSettings as Rules
 from talaria.settings.sections.chats import ChatNetworkSettings, PersonSettings
@@ -150,7 +150,7 @@ COMMANDS = (
 
 
 def may_use(policy: Access, sender: Sender, *, owner: bool = False) -> list[str]:
-    permitted = permitted_commands(policy, COMMANDS, incoming_message(sender), owner=owner)
+    permitted = list_permitted_commands(policy, COMMANDS, incoming_message(sender), owner=owner)
     assert len(permitted) == len(COMMANDS)
     return [one.name for one in select_usable_commands(permitted, terminal=False, owner=owner)]
 

@@ -53,4 +53,4 @@ def test_default_persona_answers_without_a_matching_route() -> None:
 
 
 def test_a_route_to_an_unknown_persona_is_reported() -> None:
-    assert Routes(SETTINGS).problems() == ["broken: there is no persona `missing`."]
+    assert Routes(SETTINGS).list_problems() == ["broken: there is no persona `missing`."]

@@ -174,9 +174,9 @@ async def test_token_count_of_the_provider_replaces_the_estimate() -> None:
     history = RecordedHistory()
     window = ContextWindow(INFO, history, FixedSummariser())
     await shown(window, history, talk(2))
-    window.measured(760)
+    window.record_tokens(760)
     assert window.full
-    window.measured(740)
+    window.record_tokens(740)
     assert not window.full
 
 

@@ -211,7 +211,7 @@ async def _check_complete(agent_session: AgentSession, *, calls: int) -> None:
     assert [message.text for message in transcript if message.role == "user"] == ["do it all"]
     assert [message.text for message in transcript].count("all done") == 1
     assert transcript[-1].text == "all done"
-    assert await agent_session.store.read(lambda tx: tx.inbox.unsettled(agent_session.session_id)) == []
+    assert await agent_session.store.read(lambda tx: tx.inbox.list_unsettled(agent_session.session_id)) == []
     [turn] = await agent_session.store.read(lambda tx: tx.turns.find(agent_session.session_id))
     assert turn.state == "answered"
 

@@ -96,7 +96,7 @@ async def _stop(agent_session: AgentSession, turn: asyncio.Task[Any]) -> None:
     parts = [part for stored in await agent_session.transcript() for part in stored.message.parts]
     calls = [part.id for part in parts if isinstance(part, ToolCall)]
     assert calls == [part.call_id for part in parts if isinstance(part, ToolResult)]
-    assert await agent_session.store.read(lambda tx: tx.inbox.unsettled(agent_session.session_id)) == []
+    assert await agent_session.store.read(lambda tx: tx.inbox.list_unsettled(agent_session.session_id)) == []
     assert await agent_session.store.read(lambda tx: tx.turns.find(agent_session.session_id, running=True)) == []
 
 

@@ -39,7 +39,7 @@ async def test_answer_ends_the_turn_and_is_in_the_transcript(agent_session: Agen
     assert await agent_session.transcript_texts() == [("user", "hi"), ("assistant", "Hello there.")]
     assert "".join(event.text for event in agent_session.events_of(TextAdded)) == "Hello there."
     assert await agent_session.store.read(lambda tx: tx.turns.find(running=True)) == []
-    assert await agent_session.store.read(lambda tx: tx.inbox.unsettled(agent_session.session_id)) == []
+    assert await agent_session.store.read(lambda tx: tx.inbox.list_unsettled(agent_session.session_id)) == []
 
 
 async def test_tools_answer_in_the_order_of_their_calls(agent_session: AgentSession) -> None:

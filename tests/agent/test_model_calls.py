@@ -250,8 +250,8 @@ def test_chain_without_models_is_refused() -> None:
 @given(st.text(alphabet="ab ", min_size=1), st.text(alphabet="ab "), st.integers(1, 9))
 def test_seam_output_does_not_depend_on_the_chunk_size(before: str, after: str, step: int) -> None:
     whole, cut = ReplySeam(before), ReplySeam(before)
-    once = whole.add(after) + whole.rest()
-    again = "".join(cut.add(after[start : start + step]) for start in range(0, len(after), step)) + cut.rest()
+    once = whole.add(after) + whole.take_rest()
+    again = "".join(cut.add(after[start : start + step]) for start in range(0, len(after), step)) + cut.take_rest()
     assert once == again
     assert after.endswith(once)
 
@@ -262,10 +262,10 @@ def test_seam_removes_a_repeat_for_any_chunk_size(pieces: int) -> None:
     seam = ReplySeam(before)
     again = f"{before} dog, twice."
     step = max(len(again) // pieces, 1)
-    added = "".join(seam.add(again[start : start + step]) for start in range(0, len(again), step)) + seam.rest()
+    added = "".join(seam.add(again[start : start + step]) for start in range(0, len(again), step)) + seam.take_rest()
     assert added == " dog, twice."
 
 
 def test_short_overlap_is_not_removed_as_a_repeat() -> None:
     seam = ReplySeam("I came, I saw, I")
-    assert seam.add(" came") + seam.add(" back again and again") + seam.rest() == " came back again and again"
+    assert seam.add(" came") + seam.add(" back again and again") + seam.take_rest() == " came back again and again"

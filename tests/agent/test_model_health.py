@@ -29,7 +29,7 @@ async def ask(calls: ModelCalls) -> None:
 async def test_failing_model_is_reported_until_it_answers(server: ModelServer, provider: Provider) -> None:
     clock = SettableClock()
     health = ModelHealth(clock)
-    calls = ModelCalls([ModelChoice(provider, "first")], QUICK, heard=health.heard)
+    calls = ModelCalls([ModelChoice(provider, "first")], QUICK, on_result=health.record_outcome)
     for _ in range(2):
         server.script(*[Fail(500)] * QUICK.attempts)
         with pytest.raises(ProviderOverloaded):
@@ -47,7 +47,7 @@ async def test_each_model_of_a_chain_has_its_own_health(server: ModelServer, pro
     health = ModelHealth()
     choices = [ModelChoice(provider, model) for model in ("first", "second")]
     server.script(*[Fail(500)] * QUICK.attempts)
-    await ask(ModelCalls(choices, QUICK, heard=health.heard))
+    await ask(ModelCalls(choices, QUICK, on_result=health.record_outcome))
     first, second = health.states
     assert first.error
     assert (second.error, second.failures) == ("", 0)
@@ -59,5 +59,5 @@ async def test_error_of_the_request_does_not_change_the_health_of_the_model(
     health = ModelHealth()
     server.script(context_too_long())
     with pytest.raises(ContextTooLong):
-        await ask(ModelCalls([ModelChoice(provider, "first")], QUICK, heard=health.heard))
+        await ask(ModelCalls([ModelChoice(provider, "first")], QUICK, on_result=health.record_outcome))
     assert health.states == []

@@ -78,7 +78,7 @@ async def test_model_with_a_listed_price_of_zero_is_free(listing: PriceList, tmp
 
 async def test_catalogue_and_settings_override_the_list_of_the_provider(listing: PriceList, tmp_path: Path) -> None:
     models = openrouter(listing, tmp_path, own_new=ModelFacts(input_price=7.0))
-    await models.listing()
+    await models.list_models()
     assert models.info("openai/gpt-6.1-terra", "openrouter").input_price != 1_000_000_000_000
     assert models.info("own/new", "openrouter").input_price == 7_000_000
     assert models.info("own/new", "openrouter").output_price == 4_000_000
@@ -99,9 +99,9 @@ def test_damaged_or_old_cache_is_ignored(tmp_path: Path) -> None:
     assert not (tmp_path / "model-lists.json").exists()
     lists.put("mine", [ListedModel("new", 1, 2, 3)], NOW)
     assert ListedModels(tmp_path).get("mine", "new") == ListedModel("new", 1, 2, 3)
-    assert ListedModels(tmp_path).first("mine", NOW) == "new"
-    assert ListedModels(tmp_path).first("mine", NOW + timedelta(hours=25)) == ""
-    assert ListedModels(tmp_path).first("other", NOW) == ""
+    assert ListedModels(tmp_path).find_first_model("mine", NOW) == "new"
+    assert ListedModels(tmp_path).find_first_model("mine", NOW + timedelta(hours=25)) == ""
+    assert ListedModels(tmp_path).find_first_model("other", NOW) == ""
     assert ListedModels(tmp_path).is_current("mine", NOW + timedelta(hours=23))
     assert not ListedModels(tmp_path).is_current("mine", NOW + timedelta(hours=25))
     (tmp_path / "model-lists.json").write_text("{")

@@ -75,12 +75,12 @@ async def _effort(here: Process, chat: OpenSession) -> object:
 
 
 async def _chosen(here: Process, chat: OpenSession) -> object:
-    return await here.application.models.chosen()
+    return await here.application.models.resolve_default_model()
 
 
 async def _choosable(here: Process, chat: OpenSession) -> object:
     try:
-        return await here.application.models.chosen()
+        return await here.application.models.resolve_default_model()
     except Refused as error:
         return str(error)
 
@@ -224,15 +224,15 @@ async def test_changed_limits_apply_to_the_next_turn_of_an_open_session(tmp_path
 async def test_changed_fallback_and_auxiliary_models_are_used(tmp_path: Path) -> None:
     async with process(tmp_path) as here:
         chosen = await here.application.models.choose("mine", "scripted", "")
-        assert [one.model for one in here.application.models.chain(chosen)] == ["scripted"]
+        assert [one.model for one in here.application.models.build_chain(chosen)] == ["scripted"]
         await here.write("model.fallbacks", '["mine:spare"]')
-        assert [one.model for one in here.application.models.chain(chosen)] == ["scripted", "spare"]
+        assert [one.model for one in here.application.models.build_chain(chosen)] == ["scripted", "spare"]
         text = here.application.profile.config_file.read_text()
         here.application.profile.config_file.write_text(
             text.replace("[model]\n", '[model]\nauxiliary = "mine:judge"\n')
         )
         await here.until(lambda: here.application.settings.model.auxiliary == "mine:judge")
-        assert [one.model for one in here.application.models.auxiliary(chosen)] == ["judge", "spare"]
+        assert [one.model for one in here.application.models.build_auxiliary_chain(chosen)] == ["judge", "spare"]
 
 
 async def test_new_sessions_use_the_new_address_and_key_of_a_provider(tmp_path: Path) -> None:

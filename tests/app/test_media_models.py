@@ -48,7 +48,7 @@ class Images:
         return MeteredImageMaker(self._maker, info, StoredBudget(self.store, caps), self.store, session)
 
     async def spent(self) -> int:
-        return await self.store.read(lambda tx: tx.ledger.spent(ACCOUNT))
+        return await self.store.read(lambda tx: tx.ledger.read_spent(ACCOUNT))
 
     async def usage(self, session: SessionId) -> tuple[int, int]:
         found = await self.store.read(lambda tx: tx.sessions.get(session))

@@ -49,7 +49,7 @@ async def open_models(tmp_path: Path) -> AsyncIterator[Open]:
 
 async def test_first_key_selects_the_default_model_of_its_provider(open_models: Open) -> None:
     models = open_models(keys={"ANTHROPIC_API_KEY": "a", "GROQ_API_KEY": "g"})
-    chosen = await models.chosen()
+    chosen = await models.resolve_default_model()
     assert (chosen.provider, chosen.model) == ("anthropic", DEFAULT_MODELS["anthropic"])
     assert chosen.why == "Chosen because ANTHROPIC_API_KEY is set and `model.provider` is not."
     assert chosen.limits == ""
@@ -59,12 +59,14 @@ async def test_context_limit_is_read_from_ollama_unless_it_is_set(open_models: O
     loaded = [LOADED | {"context_length": 5000}]
     async with serving(loaded=loaded) as url:
         own = {"ollama": ProviderAccount(base_url=url)}
-        chosen = await open_models(ModelSettings(provider="ollama", name="qwen3"), providers=own).chosen()
+        chosen = await open_models(
+            ModelSettings(provider="ollama", name="qwen3"), providers=own
+        ).resolve_default_model()
         assert chosen.info.context_limit == 5000
         facts = {"qwen3": ModelFacts(context_limit=9000)}
         configured = await open_models(
             ModelSettings(provider="ollama", name="qwen3"), providers=own, models=facts
-        ).chosen()
+        ).resolve_default_model()
         assert configured.info.context_limit == 9000
 
 
@@ -72,7 +74,7 @@ async def test_provider_setting_wins_over_keys(open_models: Open) -> None:
     models = open_models(
         ModelSettings(provider="groq", name="openai/gpt-oss-20b"), keys={"OPENAI_API_KEY": "a", "GROQ_API_KEY": "g"}
     )
-    chosen = await models.chosen()
+    chosen = await models.resolve_default_model()
     assert (chosen.provider, chosen.model) == ("groq", "openai/gpt-oss-20b")
     assert "model.provider" in chosen.why
 
@@ -80,43 +82,43 @@ async def test_provider_setting_wins_over_keys(open_models: Open) -> None:
 async def test_local_server_is_chosen_without_a_key(open_models: Open) -> None:
     async with ModelServer(models=["small", "large"]) as server:
         models = open_models(providers={"lmstudio": ProviderAccount(base_url=f"{server.url}/v1")})
-        chosen = await models.chosen()
+        chosen = await models.resolve_default_model()
         assert (chosen.provider, chosen.model) == ("lmstudio", "small")
         assert chosen.why == f"Chosen because no API key is set and LM Studio is running at {server.url}/v1."
         other = open_models(
             ModelSettings(name="large"), providers={"vllm": ProviderAccount(base_url=f"{server.url}/v1")}
         )
-        assert (await other.chosen()).model == "large"
+        assert (await other.resolve_default_model()).model == "large"
 
 
 @needs_weights
 async def test_built_in_model_is_chosen_last_and_its_limits_are_reported(open_models: Open) -> None:
-    chosen = await open_models().chosen()
+    chosen = await open_models().resolve_default_model()
     assert (chosen.provider, chosen.model, chosen.limits) == ("embedded", MODEL, LIMITS)
     assert not chosen.info.tools
 
 
 async def test_choice_without_any_model_is_refused_with_instructions(open_models: Open) -> None:
     with pytest.raises(Refused, match=r"talaria config set OPENAI_API_KEY -.*embedded\.enabled"):
-        await open_models(embedded=EmbeddedSettings(enabled=False)).chosen()
+        await open_models(embedded=EmbeddedSettings(enabled=False)).resolve_default_model()
 
 
 async def test_error_for_a_missing_key_names_the_command_to_store_it(open_models: Open) -> None:
     with pytest.raises(Refused, match=r"OpenAI at https://api\.openai\.com/v1 needs the key OPENAI_API_KEY\. Store it"):
-        await open_models(ModelSettings(provider="openai")).chosen()
+        await open_models(ModelSettings(provider="openai")).resolve_default_model()
     own = {"mine": ProviderAccount(base_url="http://127.0.0.1:9/v1", key="MY_KEY")}
     with pytest.raises(Refused, match=r"mine at .* needs the key MY_KEY\. Store it with `talaria config set MY_KEY -`"):
-        await open_models(ModelSettings(provider="mine"), providers=own).chosen()
+        await open_models(ModelSettings(provider="mine"), providers=own).resolve_default_model()
 
 
 async def test_unknown_provider_is_answered_with_the_nearest_name(open_models: Open) -> None:
     with pytest.raises(NotFound, match="the nearest is `openai`"):
-        await open_models(ModelSettings(provider="opennai")).chosen()
+        await open_models(ModelSettings(provider="opennai")).resolve_default_model()
 
 
 async def test_unreachable_local_server_is_named_in_the_error(open_models: Open) -> None:
     with pytest.raises(ProviderUnreachable) as failed:
-        await open_models(ModelSettings(provider="ollama")).chosen()
+        await open_models(ModelSettings(provider="ollama")).resolve_default_model()
     assert failed.value.for_owner.startswith(
         "I can't reach Ollama at http://127.0.0.1:9/v1: the connection was refused"
     )
@@ -130,7 +132,7 @@ async def test_chain_contains_only_fallbacks_of_configured_providers(open_models
             keys={"MINE": "right"},
             providers={"mine": here},
         )
-        chain = models.chain(await models.chosen())
+        chain = models.build_chain(await models.resolve_default_model())
         assert [(choice.provider.name, choice.model) for choice in chain] == [("mine", "test-model"), ("mine", "other")]
         message = Message(role="user", parts=(Text("Hi"),), at=SystemClock().now())
         events = [one async for one in chain[0].provider.reply(ModelRequest(model="test-model", messages=(message,)))]
@@ -148,15 +150,15 @@ async def test_second_key_of_a_provider_is_used_if_the_first_is_rejected(open_mo
 async def test_auxiliary_model_is_the_main_model_unless_set(open_models: Open) -> None:
     keys = {"OPENAI_API_KEY": "a", "GROQ_API_KEY": "g"}
     usual, special = open_models(keys=keys), open_models(ModelSettings(auxiliary="groq:openai/gpt-oss-20b"), keys=keys)
-    (same,) = usual.auxiliary(await usual.chosen())
-    (other,) = special.auxiliary(await special.chosen())
+    (same,) = usual.build_auxiliary_chain(await usual.resolve_default_model())
+    (other,) = special.build_auxiliary_chain(await special.resolve_default_model())
     assert same.provider.name == "openai"
     assert (other.provider.name, other.model) == ("groq", "openai/gpt-oss-20b")
 
 
 async def test_main_model_replaces_an_auxiliary_model_without_a_key(open_models: Open) -> None:
     models = open_models(ModelSettings(auxiliary="groq:openai/gpt-oss-20b"), keys={"OPENAI_API_KEY": "a"})
-    (same,) = models.auxiliary(await models.chosen())
+    (same,) = models.build_auxiliary_chain(await models.resolve_default_model())
     assert same.provider.name == "openai"
 
 
@@ -182,7 +184,7 @@ async def test_price_is_unknown_unless_input_and_output_are_set(open_models: Ope
 async def test_model_on_a_local_server_costs_nothing(open_models: Open) -> None:
     async with ModelServer(models=["gpt-oss:20b"]) as server:
         models = open_models(providers={"ollama": ProviderAccount(base_url=f"{server.url}/v1")})
-        (choice,) = models.chain(await models.chosen())
+        (choice,) = models.build_chain(await models.resolve_default_model())
         assert choice.info is not None
         assert choice.info.cost_of(Usage(input_tokens=1000, cache_read_tokens=500, output_tokens=1000)) == 0
         assert choice.info.context_limit == Catalogue().find("gpt-oss-20b").context_limit
@@ -199,7 +201,7 @@ async def test_listing_contains_all_providers_and_problems_of_those_that_fail(op
             },
             embedded=EmbeddedSettings(enabled=False),
         )
-        listing = await models.listing()
+        listing = await models.list_models()
         assert [(one.provider, one.model, one.local) for one in listing.models] == [
             ("openai", "gpt-5", False),
             ("openai", "own", False),
@@ -208,7 +210,7 @@ async def test_listing_contains_all_providers_and_problems_of_those_that_fail(op
         assert ["Anthropic" in one and "rejected the API key ANTHROPIC_API_KEY" in one for one in listing.problems] == [
             True
         ]
-        assert [one.model for one in (await models.listing(local_only=True)).models] == ["tiny"]
+        assert [one.model for one in (await models.list_models(local_only=True)).models] == ["tiny"]
 
 
 async def test_model_is_found_by_name_provider_or_both(open_models: Open) -> None:
@@ -240,12 +242,12 @@ def test_every_provider_with_a_key_has_a_default_model_in_the_catalogue() -> Non
 async def test_key_that_other_programs_also_use_does_not_select_a_provider(open_models: Open) -> None:
     models = open_models(keys={"GITHUB_TOKEN": "g", "HF_TOKEN": "h"}, embedded=EmbeddedSettings(enabled=False))
     with pytest.raises(Refused):
-        await models.chosen()
+        await models.resolve_default_model()
     assert (await models.choose("huggingface", "", "Asked for.")).model == DEFAULT_MODELS["huggingface"]
 
 
 async def test_key_is_found_under_an_alternative_variable_name(open_models: Open) -> None:
-    chosen = await open_models(keys={"GOOGLE_API_KEY": "g"}).chosen()
+    chosen = await open_models(keys={"GOOGLE_API_KEY": "g"}).resolve_default_model()
     assert (chosen.provider, chosen.why.split()[2]) == ("google", "GOOGLE_API_KEY")
 
 
@@ -283,7 +285,7 @@ async def test_protocol_of_another_openai_server_is_detected_and_cached(open_mod
         tries = []
         for _ in range(2):
             models = open_models(keys={"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": f"{server.url}/v1"})
-            provider = models.chain(await models.chosen())[0].provider
+            provider = models.build_chain(await models.resolve_default_model())[0].provider
             for _ in range(2):
                 before = len(server.received)
                 events = [one async for one in provider.reply(ModelRequest(model="m", messages=(message,)))]
@@ -297,6 +299,6 @@ async def test_unknown_model_of_an_openai_server_is_reported(open_models: Open) 
         server.otherwise(Fail(404, kind="model_not_found", message="There is no model m."))
         models = open_models(keys={"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": f"{server.url}/v1"})
         message = Message(role="user", parts=(Text("Hi"),), at=SystemClock().now())
-        provider = models.chain(await models.chosen())[0].provider
+        provider = models.build_chain(await models.resolve_default_model())[0].provider
         with pytest.raises(ModelUnknown, match="There is no model m"):
             _ = [one async for one in provider.reply(ModelRequest(model="m", messages=(message,)))]

@@ -14,9 +14,9 @@ from talaria.app.jobs import open_scheduler
 from talaria.contracts.jobs import JobRequest, JobRequester
 from talaria.testing.loopback_platform import LoopbackNetwork
 from talaria.testing.model_server import Ask, ModelServer, Say
-from talaria.tools.sandbox.bubblewrap import sandbox_available
+from talaria.tools.sandbox.bubblewrap import find_sandbox_problem
 
-MISSING = sandbox_available()
+MISSING = find_sandbox_problem()
 needs_sandbox = pytest.mark.skipif(MISSING is not None, reason=f"No sandbox on this machine: {MISSING}")
 UNASKED = {"TALARIA__APPROVAL__MODE": "off"}
 NOTE = "with the setting sandbox.enabled]"

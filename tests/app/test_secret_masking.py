@@ -7,7 +7,7 @@ import pytest
 from tests.app.program_with_model import scripted_program, talk
 
 from talaria.testing.model_server import Ask, ModelServer, Say
-from talaria.tools.sandbox.bubblewrap import sandbox_available
+from talaria.tools.sandbox.bubblewrap import find_sandbox_problem
 
 SECRET = "correct-horse-battery"
 SANDBOXED = "[sandbox]\nenabled = true\n"
@@ -39,7 +39,7 @@ async def test_secret_in_tool_output_reaches_neither_model_nor_store_nor_screen(
 
 @pytest.mark.parametrize("settings", ["", SANDBOXED])
 async def test_long_output_of_a_command_can_be_read_in_full(tmp_path: Path, server: ModelServer, settings: str) -> None:
-    if settings and sandbox_available() is not None:
+    if settings and find_sandbox_problem() is not None:
         pytest.skip("bubblewrap does not work here")
     program = scripted_program(tmp_path, server, settings)
     server.script(Say(calls=[Ask("terminal", {"command": "seq 20000"})]), Say("Long."))
@@ -58,7 +58,7 @@ async def test_long_output_of_a_command_can_be_read_in_full(tmp_path: Path, serv
 async def test_other_files_of_the_profile_cannot_be_read_by_tools(
     tmp_path: Path, server: ModelServer, settings: str
 ) -> None:
-    if settings and sandbox_available() is not None:
+    if settings and find_sandbox_problem() is not None:
         pytest.skip("bubblewrap does not work here")
     program = scripted_program(tmp_path, server, settings)
     profile = tmp_path / "profiles" / "default"

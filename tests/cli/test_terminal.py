@@ -108,7 +108,7 @@ def test_line_breaks_and_tabs_in_a_cell_become_spaces() -> None:
 
 def test_style_of_a_cell_does_not_change_its_width_or_other_cells() -> None:
     def show(terminal: Terminal) -> None:
-        terminal.table(("state", "n"), [(terminal.styled("fine, all is well", "green"), 1), ("x" * 17, 2)])
+        terminal.table(("state", "n"), [(terminal.style("fine, all is well", "green"), 1), ("x" * 17, 2)])
 
     _, _, first, second = on_screen(show, width=14).splitlines()
     assert first.startswith("\x1b[32mfine")
@@ -149,7 +149,7 @@ def test_json_escapes_control_characters() -> None:
 
 
 def paint(terminal: Terminal) -> None:
-    terminal.line(terminal.styled("now", "bold", "red"))
+    terminal.line(terminal.style("now", "bold", "red"))
 
 
 COLORED = "\x1b[1m\x1b[31mnow\x1b[0m\n"
@@ -236,7 +236,7 @@ def test_long_lines_are_wrapped_at_words_on_a_terminal_only() -> None:
     text = "  The built-in model uses no tools: see https://example.org/a/very/long/address for more."
 
     def work(terminal: Terminal) -> None:
-        terminal.line(terminal.styled(text, "yellow"))
+        terminal.line(terminal.style(text, "yellow"))
         terminal.note("one two three four five six seven")
 
     shown = on_screen(work, width=24, color="never")

@@ -142,7 +142,7 @@ class ChatClient:
     async def say(self, *parts: str | Part) -> TurnEnd | None:
         """Send a message, wait until the inbox is empty, and return how the last turn ended."""
         await self.active_session.put(*(Text(part) if isinstance(part, str) else part for part in parts))
-        return await self.active_session.chat.conversation.settled()
+        return await self.active_session.chat.conversation.wait_until_idle()
 
     def context(self, **changes: Any) -> CommandContext:
         """Return the context of a command without arguments."""

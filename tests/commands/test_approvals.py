@@ -31,7 +31,7 @@ async def install_asks(client: ChatClient, server: ModelServer, answer: str = ""
         client.active_session.questions.answer(questions()[0].id, answer)
     elif questions():
         await client.use("/deny")
-    await client.active_session.chat.conversation.settled()
+    await client.active_session.chat.conversation.wait_until_idle()
     return bool(questions())
 
 
@@ -93,7 +93,7 @@ async def test_rule_applies_only_if_all_its_fields_match(
         tmp_path, server, settings, chat=Address("telegram", "1", user_id="1"), key="one"
     ) as client:
         await client.active_session.put(Text("list"), sender="telegram:1")
-        await client.active_session.chat.conversation.settled()
+        await client.active_session.chat.conversation.wait_until_idle()
         refused = [event for event in client.events if isinstance(event, ToolRefused)]
     assert bool(refused) is denied
 

@@ -174,7 +174,7 @@ async def test_retry_sends_the_last_message_again_with_its_images(tmp_path: Path
         await client.say("What is it?", PIXEL)
         before, first = client.active_session.session_id, server.received[-1]
         assert await client.use("/retry") == f"Asking again. `/resume {before}` has the earlier answer."
-        await client.active_session.chat.conversation.settled()
+        await client.active_session.chat.conversation.wait_until_idle()
         assert await client.transcript() == [("user", "What is it?"), ("assistant", "a dog")]
         assert server.received[-1].body == first.body
         here = client.active_session.session_id
@@ -186,7 +186,7 @@ async def test_retry_sends_the_last_message_again_with_its_images(tmp_path: Path
 async def test_goal_is_copied_to_the_new_session_and_waits_for_the_next_turn(tmp_path: Path, command: str) -> None:
     async with ModelServer() as server, open_chat_client(tmp_path, server, lasting=False) as client:
         await client.use("/goal count to ten")
-        await client.active_session.chat.conversation.settled()
+        await client.active_session.chat.conversation.wait_until_idle()
         await client.say("and in French")
         before = client.active_session.session_id
         calls = len(server.received)
@@ -203,7 +203,7 @@ async def test_goal_is_copied_to_the_new_session_and_waits_for_the_next_turn(tmp
         original = await _session(client, before)
         assert session.usage.calls - new.usage.calls == original.usage.calls - old.usage.calls
         assert old.status == ("paused" if command == "/undo" else "active")
-        await client.active_session.chat.conversation.settled()
+        await client.active_session.chat.conversation.wait_until_idle()
         assert len(server.received) == calls
 
 
@@ -211,7 +211,7 @@ async def test_undo_of_the_first_turn_of_a_goal_removes_the_goal(tmp_path: Path)
     async with ModelServer() as server, open_chat_client(tmp_path, server, lasting=False) as client:
         await client.say("hi")
         await client.use("/goal count to ten")
-        await client.active_session.chat.conversation.settled()
+        await client.active_session.chat.conversation.wait_until_idle()
         await client.use("/undo")
         here = client.active_session.session_id
         assert (await client.application.store.read(lambda tx: read_goal(tx, here))).state is None

@@ -66,7 +66,7 @@ async def test_prompt_is_sent_with_its_arguments_filled_in(
     folder.write("own.md", f"---\nhelp: My own.\n---\n{body}\n")
     load_commands(client, folder)
     assert await client.use(typed) == ""
-    await client.active_session.chat.conversation.settled()
+    await client.active_session.chat.conversation.wait_until_idle()
     assert await client.transcript() == [("user", sent), ("assistant", "ok")]
 
 
@@ -173,7 +173,7 @@ async def test_shell_command_runs_during_a_turn_and_prompt_after_it(
     assert await client.use("/own") == "```\nhi\n```"
     await client.use("/ask")
     questions.answer(questions.waiting[0], "here")
-    await client.active_session.chat.conversation.settled()
+    await client.active_session.chat.conversation.wait_until_idle()
     assert [text for role, text in await client.transcript() if role == "user"] == ["go", "And then?"]
 
 

@@ -32,7 +32,7 @@ async def test_command_that_leaves_the_session_is_refused_during_a_turn(tmp_path
         await server.arrived()
         assert "Stop it with `/stop` first" in await client.use("/new")
         await client.use("/stop")
-        await client.active_session.chat.conversation.settled()
+        await client.active_session.chat.conversation.wait_until_idle()
 
 
 async def test_terminal_command_and_owner_command_are_refused_in_a_chat(tmp_path: Path) -> None:

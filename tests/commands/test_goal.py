@@ -105,7 +105,7 @@ async def test_goal_can_be_shown_paused_and_cleared_but_not_replaced_during_a_tu
     assert "stop it first (`/stop`)" in await client.use("/goal resume")
     assert "cleared" in await client.use("/goal clear")
     models.hold.set()
-    await client.active_session.chat.conversation.settled()
+    await client.active_session.chat.conversation.wait_until_idle()
     assert models.judged == []
 
 

@@ -90,7 +90,7 @@ async def test_each_refusal_names_its_reason_and_the_next_step(tmp_path: Path) -
         await client.application.store.write(lambda tx: write_home(tx, HOME))
         assert "`/stop`" in await client.use("/handoff telegram")
         await client.use("/stop")
-        await client.active_session.chat.conversation.settled()
+        await client.active_session.chat.conversation.wait_until_idle()
         assert "Start one with `talaria gateway start`" in await client.use("/handoff telegram")
         here = client.active_session.session_id
         state = await client.application.store.read(lambda tx: tx.handoffs.get_handoff_state(here))
@@ -253,7 +253,7 @@ async def test_message_sent_during_a_handoff_waits_for_the_chat(tmp_path: Path) 
 
             await other.write(complete)
         assert "has moved to Telegram" in using.result()
-        (item,) = await other.read(lambda tx: tx.inbox.unsettled(session_id))
+        (item,) = await other.read(lambda tx: tx.inbox.list_unsettled(session_id))
         assert (item.state, "and the oars?" in item.payload) == ("waiting", True)
         assert len(server.received) == before
 
@@ -268,7 +268,7 @@ async def test_message_sent_during_a_cancelled_handoff_is_answered_in_the_termin
             with pytest.raises(Busy):
                 await client.say("and the oars?")
             await client.use("/handoff cancel")
-        await client.active_session.chat.conversation.settled()
+        await client.active_session.chat.conversation.wait_until_idle()
         here = client.active_session.session_id
         texts = await client.application.store.read(lambda tx: [one.message.text for one in tx.messages.load(here)])
         assert texts[-2:] == ["and the oars?", "re: and the oars?"]

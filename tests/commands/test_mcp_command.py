@@ -92,7 +92,7 @@ async def test_mcp_prompts_are_commands_that_send_a_message(tmp_path: Path, serv
         client.commands = (*client.commands, *list_prompt_commands(client.active_session))
         assert "`who` is missing. Use `/counter:greet <who> [how]`" in await client.use("/counter:greet")
         await client.use("/counter:greet Ann very warmly")
-        await client.active_session.chat.conversation.settled()
+        await client.active_session.chat.conversation.wait_until_idle()
         assert (await client.transcript())[0] == ("user", "Greet Ann very warmly.")
 
 

@@ -42,7 +42,7 @@ def fill(client: ChatClient, viewer: Viewer = OWNER) -> None:
 
 
 def notes(client: ChatClient, viewer: Viewer = OWNER) -> tuple[str, ...]:
-    return memory_of(client).texts(viewer, "memory")
+    return memory_of(client).read_texts(viewer, "memory")
 
 
 async def test_an_accepted_proposal_is_applied_and_undone(client: ChatClient, server: ModelServer) -> None:
@@ -57,7 +57,7 @@ async def test_an_accepted_proposal_is_applied_and_undone(client: ChatClient, se
     new, unchanged = memory_of(client).entries(OWNER)
     assert (new.source.surface, unchanged) == ("consolidation", before[2])
     month = f"all:{datetime.now(UTC):%Y-%m}"
-    assert await client.application.store.read(lambda tx: tx.ledger.spent(month)) == 340
+    assert await client.application.store.read(lambda tx: tx.ledger.read_spent(month)) == 340
     assert NOTES[1] in str(server.received[-1].json["messages"])
     assert (await client.use("/memory undo")).startswith("Undone. MEMORY.md: 2 to 3 entries")
     assert memory_of(client).entries(OWNER) == before

@@ -37,7 +37,7 @@ async def answer(client: ChatClient, text: str) -> None:
 
 
 async def settled(client: ChatClient) -> None:
-    await client.active_session.chat.conversation.settled()
+    await client.active_session.chat.conversation.wait_until_idle()
 
 
 async def test_only_reading_is_allowed_until_the_plan_is_approved(tmp_path: Path) -> None:

@@ -198,7 +198,7 @@ async def test_status_shows_running_turn_pending_messages_and_goal(tmp_path: Pat
         assert "- Turn: running" in shown
         assert "- Waiting: 1 message" in shown
         assert "- Goal (active, 0 of 20 turns): count to ten" in shown
-        item = await client.application.store.read(lambda tx: tx.inbox.unsettled(here)[-1].id)
+        item = await client.application.store.read(lambda tx: tx.inbox.list_unsettled(here)[-1].id)
         await client.application.store.write(lambda tx: tx.inbox.settle([item]))
         await client.use("/stop")
 

@@ -11,7 +11,7 @@ from talaria.commands.command import Author
 from talaria.commands.registry import REGISTRY, load_own_commands
 from talaria.contracts.skills import SKILL_USAGE
 from talaria.core.messages import Text
-from talaria.runtime.questions import approval_question
+from talaria.runtime.questions import format_approval_question
 from talaria.testing.model_server import Ask, ModelServer, Say
 from talaria.testing.wait import until
 
@@ -70,13 +70,13 @@ async def test_each_skill_is_a_command_that_counts_its_uses(client: ChatClient, 
     load(client)
     server.script(Say("Done."), Say("Done."))
     await client.use("/bake-bread with rye")
-    await client.active_session.chat.conversation.settled()
+    await client.active_session.chat.conversation.wait_until_idle()
     sent = server.received[-1].json["messages"][-1]["content"]
     assert "Use the skill bake-bread." in str(sent)
     assert "Knead for $1 minutes." in str(sent)
     assert "The request: with rye" in str(sent)
     await client.use("/bake_bread")
-    await client.active_session.chat.conversation.settled()
+    await client.active_session.chat.conversation.wait_until_idle()
     assert await client.use("/skills") == "- `bake-bread`: When there is flour. Used 2 times."
     assert "Only the owner" in await client.use("/bake-bread", author=Author("eve", owner=False))
 
@@ -119,8 +119,8 @@ async def propose(client: ChatClient, server: ModelServer, answer: str, **argume
     await until(lambda: bool(questions.approvals))
     approval = questions.approvals[0]
     questions.answer(approval.id, answer)
-    await client.active_session.chat.conversation.settled()
-    return approval_question(approval, markdown=True)
+    await client.active_session.chat.conversation.wait_until_idle()
+    return format_approval_question(approval, markdown=True)
 
 
 async def test_the_person_approves_each_skill_that_the_agent_writes(client: ChatClient, server: ModelServer) -> None:

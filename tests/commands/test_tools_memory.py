@@ -79,8 +79,8 @@ async def test_memory_is_shown_searched_edited_and_single_entries_are_deleted(cl
     folder.mkdir(exist_ok=True)
     memories = Memories(FileMemory(folder))
     for text in ("The tests run with make test.", "The server is called Hilda."):
-        memories.notebook(Viewer(), "memory").add(text)
-    memories.notebook(Viewer(), "user").add("Likes tea, and tests.")
+        memories.open_notebook(Viewer(), "memory").add(text)
+    memories.open_notebook(Viewer(), "user").add("Likes tea, and tests.")
     assert "The server is called Hilda." in await client.use("/memory")
     assert "Type more of the one to forget:\n\n- The tests run" in await client.use("/memory forget tests")
     assert (await client.use("/memory forget HILDA")).startswith("Forgotten: The server is called Hilda.")

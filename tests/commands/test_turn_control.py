@@ -30,7 +30,7 @@ async def test_queued_message_waits_for_the_end_of_the_running_turn(client: Chat
     assert shown.endswith("2. third")
     assert await client.use("/queue") == shown
     await client.use("/deny")
-    await client.active_session.chat.conversation.settled()
+    await client.active_session.chat.conversation.wait_until_idle()
     sent = [text for role, text in await client.transcript() if role == "user"]
     assert sent == ["first", "second *thing*", "third"]
     assert await client.use("/queue") == "The queue is empty."
@@ -43,14 +43,14 @@ async def test_steered_text_joins_the_running_turn(client: ChatClient, server: M
     await _until_asked(client)
     assert "joins the running turn" in await client.use("/steer in French")
     await client.use("/approve")
-    await client.active_session.chat.conversation.settled()
+    await client.active_session.chat.conversation.wait_until_idle()
     assert server.received[-1].json["messages"][-1]["content"] == "in French"
     assert len(server.received) == 2
 
 
 async def test_steer_without_a_running_turn_sends_a_message(client: ChatClient, server: ModelServer) -> None:
     assert await client.use("/steer hello") == ""
-    await client.active_session.chat.conversation.settled()
+    await client.active_session.chat.conversation.wait_until_idle()
     assert await client.transcript() == [("user", "hello"), ("assistant", "ok")]
     assert "Add the text for the running turn" in await client.use("/steer")
 
@@ -61,7 +61,7 @@ async def test_approve_allows_the_call_once(client: ChatClient, server: ModelSer
     await client.use("/queue clean up")
     await _until_asked(client)
     assert await client.use("/approve") == "Allowed this time: `terminal`."
-    await client.active_session.chat.conversation.settled()
+    await client.active_session.chat.conversation.wait_until_idle()
     assert not (client.active_session.chat.workspace.folder / "build").exists()
     assert await client.use("/approve") == "Nothing is waiting for approval."
 
@@ -72,7 +72,7 @@ async def test_call_approved_for_the_session_is_not_asked_about_again(client: Ch
     await client.use("/queue clean up")
     await _until_asked(client)
     assert "for this conversation" in await client.use("/approve session")
-    await client.active_session.chat.conversation.settled()
+    await client.active_session.chat.conversation.wait_until_idle()
     await client.say("again")
     assert len([event for event in client.events if isinstance(event, ApprovalAsked)]) == 1
 
@@ -87,7 +87,7 @@ async def test_deny_refuses_the_call_and_gives_the_agent_the_reason(
     await client.use("/queue clean up")
     await _until_asked(client)
     assert await client.use(typed) == "Denied: `terminal`."
-    await client.active_session.chat.conversation.settled()
+    await client.active_session.chat.conversation.wait_until_idle()
     assert (client.active_session.chat.workspace.folder / "build").exists()
     assert reason in server.received[-1].json["messages"][-1]["content"]
     assert await client.use("/deny") == "Nothing is waiting for approval."
@@ -100,7 +100,7 @@ async def test_approve_does_not_answer_a_question_of_the_agent(client: ChatClien
     await until(lambda: bool(questions.waiting))
     assert await client.use("/approve") == "Nothing is waiting for approval."
     questions.answer(questions.waiting[0], "blue")
-    await client.active_session.chat.conversation.settled()
+    await client.active_session.chat.conversation.wait_until_idle()
 
 
 async def test_approve_is_for_the_owner_and_accepts_only_known_scopes(client: ChatClient, server: ModelServer) -> None:

@@ -35,7 +35,7 @@ def test_new_message_is_waiting_in_the_inbox(mine: Transaction) -> None:
     item = put(mine, "1")
     assert (item.session_id, item.source, item.external_id, item.payload) == (ONE, "telegram", "1", "1")
     assert (item.kind, item.state, item.received_at, item.turn_id) == ("message", "waiting", NOON, None)
-    assert mine.inbox.unsettled(ONE) == [item]
+    assert mine.inbox.list_unsettled(ONE) == [item]
 
 
 def test_redelivered_message_is_ignored_even_after_processing(mine: Transaction, theirs: Transaction) -> None:
@@ -44,7 +44,7 @@ def test_redelivered_message_is_ignored_even_after_processing(mine: Transaction,
     assert theirs.inbox.add(again) is None
     mine.inbox.settle([item.id])
     assert mine.inbox.add(again) is None
-    assert mine.inbox.unsettled(ONE) == []
+    assert mine.inbox.list_unsettled(ONE) == []
 
 
 def test_same_id_from_another_source_is_a_different_message(mine: Transaction) -> None:
@@ -55,7 +55,7 @@ def test_same_id_from_another_source_is_a_different_message(mine: Transaction) -
 def test_messages_are_taken_by_priority_then_by_arrival(mine: Transaction) -> None:
     for name, priority in (("a", 0), ("b", 5), ("c", 0), ("d", 5), ("e", -1)):
         put(mine, name, priority=priority)
-    assert [item.payload for item in mine.inbox.unsettled(ONE)] == ["b", "d", "a", "c", "e"]
+    assert [item.payload for item in mine.inbox.list_unsettled(ONE)] == ["b", "d", "a", "c", "e"]
     claim = claim_session(mine)
     turn = new_turn_id()
     assert [item.payload for item in mine.inbox.take(claim, turn)] == ["b"]
@@ -112,7 +112,7 @@ def test_taken_message_belongs_to_its_turn_and_is_not_taken_again(mine: Transact
     [item] = mine.inbox.take(claim, turn)
     assert (item.state, item.turn_id) == ("taken", turn)
     assert mine.inbox.take(claim, new_turn_id()) == []
-    assert mine.inbox.unsettled(ONE) == [item]
+    assert mine.inbox.list_unsettled(ONE) == [item]
 
 
 def test_only_messages_of_the_claimed_session_are_taken(mine: Transaction) -> None:
@@ -149,4 +149,4 @@ def test_settled_messages_leave_the_inbox(mine: Transaction) -> None:
     items = [put(mine, name) for name in "abc"]
     mine.inbox.settle([items[0].id, items[2].id])
     mine.inbox.settle([])
-    assert mine.inbox.unsettled(ONE) == [items[1]]
+    assert mine.inbox.list_unsettled(ONE) == [items[1]]

@@ -17,7 +17,7 @@ LIFE = timedelta(minutes=5)
 def test_settled_cost_counts_on_every_account(mine: Transaction) -> None:
     hold = mine.ledger.reserve([Cap("all", 100), Cap("person:7", 50)], 40, LIFE)
     mine.ledger.settle(hold, 25)
-    assert (mine.ledger.spent("all"), mine.ledger.spent("person:7")) == (25, 25)
+    assert (mine.ledger.read_spent("all"), mine.ledger.read_spent("person:7")) == (25, 25)
 
 
 def test_reserved_amount_cannot_be_reserved_again(mine: Transaction, theirs: Transaction) -> None:
@@ -45,7 +45,7 @@ def test_lapsed_reservation_can_still_be_settled(mine: Transaction, clock: Setta
     hold = mine.ledger.reserve([Cap("all", 100)], 60, LIFE)
     clock.advance(LIFE)
     mine.ledger.settle(hold, 60)
-    assert mine.ledger.spent("all") == 60
+    assert mine.ledger.read_spent("all") == 60
 
 
 async def test_64_concurrent_calls_never_exceed_a_cap(store: ThreadedStore) -> None:
@@ -60,4 +60,4 @@ async def test_64_concurrent_calls_never_exceed_a_cap(store: ThreadedStore) -> N
         return 30
 
     spent = sum(await asyncio.gather(*(call() for _ in range(64))))
-    assert spent == await store.read(lambda tx: tx.ledger.spent("session:1")) == 480
+    assert spent == await store.read(lambda tx: tx.ledger.read_spent("session:1")) == 480

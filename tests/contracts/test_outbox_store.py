@@ -52,7 +52,7 @@ def test_duplicate_key_is_ignored_even_after_it_was_sent(mine: Transaction, thei
     again = Outgoing(key="a", session_id=TWO, address=THERE, payload="b")
     assert theirs.outbox.add(again) is None
     [item] = mine.outbox.claim("telegram", MINUTE)
-    mine.outbox.sent(item.id, "7")
+    mine.outbox.mark_sent(item.id, "7")
     assert mine.outbox.add(again) is None
 
 
@@ -76,9 +76,9 @@ def test_item_is_claimed_after_earlier_items_of_its_address_were_sent(mine: Tran
     first, second = mine.outbox.claim("telegram", MINUTE)
     assert (first.key, second.key) == ("a", "c")
     assert claim_keys(mine) == []
-    mine.outbox.sent(second.id, "1")
+    mine.outbox.mark_sent(second.id, "1")
     assert claim_keys(mine) == ["d"]
-    mine.outbox.sent(first.id, "2")
+    mine.outbox.mark_sent(first.id, "2")
     assert claim_keys(mine) == ["b"]
 
 
@@ -92,8 +92,8 @@ def test_claim_returns_at_most_the_requested_count(mine: Transaction) -> None:
 def test_sent_item_leaves_the_outbox(mine: Transaction) -> None:
     queue(mine, "a")
     [item] = mine.outbox.claim("telegram", MINUTE)
-    assert mine.outbox.sent(item.id, "ref")
-    assert not mine.outbox.sent(item.id, "ref")
+    assert mine.outbox.mark_sent(item.id, "ref")
+    assert not mine.outbox.mark_sent(item.id, "ref")
     assert mine.outbox.find() == []
 
 
@@ -153,15 +153,15 @@ def test_worker_cannot_settle_an_item_that_another_worker_took_over(
     claim_keys(mine)
     clock.advance(MINUTE)
     claim_keys(theirs)
-    assert not mine.outbox.sent(item.id, "1")
+    assert not mine.outbox.mark_sent(item.id, "1")
     assert not mine.outbox.retry(item.id, NOON, "again")
     assert not mine.outbox.fail(item.id, "no")
-    assert theirs.outbox.sent(item.id, "2")
+    assert theirs.outbox.mark_sent(item.id, "2")
 
 
 def test_unclaimed_item_cannot_be_settled(mine: Transaction) -> None:
     item = queue(mine, "a")
-    assert not mine.outbox.sent(item.id, "1")
+    assert not mine.outbox.mark_sent(item.id, "1")
     assert not mine.outbox.fail(item.id, "no")
     assert [one.state for one in mine.outbox.find()] == ["waiting"]
 
@@ -170,7 +170,7 @@ def test_slow_worker_can_settle_its_item_if_it_was_not_taken_over(mine: Transact
     queue(mine, "a")
     [item] = mine.outbox.claim("telegram", MINUTE)
     clock.advance(5 * MINUTE)
-    assert mine.outbox.sent(item.id, "1")
+    assert mine.outbox.mark_sent(item.id, "1")
 
 
 def test_undelivered_items_are_listed_oldest_first_for_all_or_one_session(mine: Transaction) -> None:
@@ -186,7 +186,7 @@ def test_pending_items_are_found_by_platform(mine: Transaction) -> None:
     for key in ("a", "b"):
         [item] = mine.outbox.claim("telegram", MINUTE)
         assert item.key == key
-        mine.outbox.fail(item.id, "no") if key == "a" else mine.outbox.sent(item.id, "1")
+        mine.outbox.fail(item.id, "no") if key == "a" else mine.outbox.mark_sent(item.id, "1")
     [item] = mine.outbox.claim("telegram", MINUTE)
     assert [item.key for item in mine.outbox.find(OutboxFilter(platform="telegram"))] == ["c"]
     assert mine.outbox.find(OutboxFilter(platform="matrix")) == []
@@ -199,7 +199,7 @@ def test_sent_items_are_found_by_filter(mine: Transaction) -> None:
     queue(mine, "b", session=TWO)
     for _ in range(2):
         [item] = mine.outbox.claim("telegram", MINUTE)
-        mine.outbox.sent(item.id, f"id of {item.key}")
+        mine.outbox.mark_sent(item.id, f"id of {item.key}")
     assert mine.outbox.find() == []
     assert [item.key for item in mine.outbox.find(OutboxFilter(sent=True))] == ["a", "b"]
     [one] = mine.outbox.find(OutboxFilter(key="b", sent=True))
@@ -222,7 +222,7 @@ def test_item_that_is_not_being_sent_can_be_dropped(mine: Transaction) -> None:
     mine.outbox.claim("telegram", MINUTE)
     assert not mine.outbox.drop(waiting.id)
     mine.outbox.retry(waiting.id, NOON, "later")
-    mine.outbox.sent(sent.id, "7")
+    mine.outbox.mark_sent(sent.id, "7")
     assert mine.outbox.drop(waiting.id)
     assert not mine.outbox.drop(sent.id)
     assert mine.outbox.find() == []

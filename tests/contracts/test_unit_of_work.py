@@ -58,7 +58,7 @@ def test_transaction_that_raises_is_rolled_back(database: Database, mine: Transa
         database.write(work)
     assert mine.messages.load(session) == []
     assert mine.named_values.get("test", "goal") is None
-    assert mine.inbox.unsettled(session) == []
+    assert mine.inbox.list_unsettled(session) == []
     assert mine.events.append("run:1", [("a", "")]) == 1
     assert mine.messages.append(session, [text_message("again")]) == 1
 

@@ -73,7 +73,7 @@ async def run_gateway(
     async with SupervisedTaskGroup() as jobs, AsyncExitStack() as stack:
         loaded = load_settings(profile, environment)
         application = open_application(loaded, profile, read_secrets(profile, environment), environment, stack)
-        application.processes.attend(jobs, stack, always=True)
+        application.processes.supervise_within(jobs, stack, always=True)
         delivery = Delivery(application.store, platform)
         worker = new_worker_id()
         preview = PreviewOptions(store=application.store, platform=platform, throttle=delivery.throttle, worker=worker)

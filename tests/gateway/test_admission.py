@@ -159,7 +159,7 @@ def test_sender_with_a_phone_number_and_an_alias_has_one_session(
         assert isinstance(
             admission.admit(structs.replace(incoming_message(sender, chat=sender.id), external_id=new_id())), Admitted
         )
-    assert len({one.session_id for one in database.read(lambda tx: tx.inbox.unsettled())}) == 1
+    assert len({one.session_id for one in database.read(lambda tx: tx.inbox.list_unsettled())}) == 1
 
 
 def test_changed_access_settings_apply_to_the_next_message(admission: Admission) -> None:

@@ -43,7 +43,7 @@ async def until_settled(gateway: InProcessGateway) -> None:
     """Wait until Ann's turn has ended: a streamed reply is shown before that."""
     room = gateway.chats.find(build_session_key(Address("loopback", "ann")))
     assert room is not None
-    await room.active_session.chat.conversation.settled()
+    await room.active_session.chat.conversation.wait_until_idle()
 
 
 async def test_memory_is_flushed_once_and_known_to_the_next_session(tmp_path: Path) -> None:

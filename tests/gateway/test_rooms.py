@@ -49,7 +49,7 @@ class Room:
 
     def read(self, session_id: SessionId) -> list[Message]:
         """Return the messages of the room that the next turn of the session reads."""
-        pending = self.database.read(lambda tx: tx.inbox.unsettled(session_id))
+        pending = self.database.read(lambda tx: tx.inbox.list_unsettled(session_id))
         return [message for item in pending if (message := read_message(item.payload)).author == ROOM]
 
     def stored(self) -> list[str]:
@@ -151,7 +151,7 @@ def test_no_name_or_text_can_pretend_to_be_another_author(database: Database) ->
     session_id = room.ask(Sender("7", ROOM), "[Ann] do it")
     (digest,) = room.read(session_id)
     assert [line for line in digest.text.splitlines()[1:] if line.startswith("[")] == ["[Ben Ann] hi", "[6] nameless"]
-    pending = database.read(lambda tx: tx.inbox.unsettled(session_id))
+    pending = database.read(lambda tx: tx.inbox.list_unsettled(session_id))
     asked = next(read_message(item.payload) for item in pending if "do it" in item.payload)
     assert label_message(asked).text == "[room (a person)] [Ann] do it"
 

@@ -213,7 +213,7 @@ async def test_gateway_is_not_ready_while_the_store_does_not_answer(tmp_path: Pa
         jobs = await stack.enter_async_context(asyncio.TaskGroup())
         chats = ChatRegistry(store, new_worker_id(), make, agent_spec, jobs, LiveSettings(Settings()))
         gateway = GatewaySupervisor(store, "1", [], chats, lease=second, patience=second)
-        await stack.enter_async_context(StatusServer(gateway, store, jobs, str).served(0))
+        await stack.enter_async_context(StatusServer(gateway, store, jobs, str).serve(0))
         assert (await get(gateway.address, "/ready"))[0] == 200
         jobs.create_task(store.read(block_reader))
         await asyncio.to_thread(entered.wait, 10)

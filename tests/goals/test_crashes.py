@@ -273,4 +273,4 @@ async def _check_goal_is_done(agent_session: AgentSession, verdicts: list[str]) 
     history = await goal.history()
     assert [one.verdict for one in history] == verdicts
     assert len({one.turn for one in history}) == steps
-    assert await agent_session.store.read(lambda tx: tx.inbox.unsettled(agent_session.session_id)) == []
+    assert await agent_session.store.read(lambda tx: tx.inbox.list_unsettled(agent_session.session_id)) == []

@@ -11,7 +11,7 @@ from tests.agent.agent_fixture import AgentSession, open_agent_session
 from tests.goals.goal_fixture import DONE, NOT_YET, GoalModels, GoalSession, open_goal_session
 
 from talaria.core.events import TextAdded, TurnAnswered
-from talaria.goals.goal import goal_caps
+from talaria.goals.goal import read_goal_caps
 from talaria.goals.transitions import Evidence
 from talaria.runtime.turn_environment import StoredBudget
 from talaria.testing.clock import SettableClock
@@ -95,7 +95,7 @@ async def test_cost_budget_of_a_goal_ends_a_turn_and_pauses_the_goal(
 ) -> None:
     models.add_replies(Say("step", usage=Tokens(input=20_000, output=100)))
     models.add_verdicts(NOT_YET)
-    budget = StoredBudget(agent_session.store, lambda tx: goal_caps(tx, agent_session.session_id))
+    budget = StoredBudget(agent_session.store, lambda tx: read_goal_caps(tx, agent_session.session_id))
     async with open_goal_session(agent_session, budget=budget) as goal_session:
         await goal_session.set("Win | budget: $0.1")
         assert "$0.10" in await goal_session.until_notice("Goal paused")
@@ -114,7 +114,7 @@ async def test_message_during_judgement_runs_first_and_its_turn_is_judged(
         await until(lambda: len(models.worked) == 2)
         slow.set()
         async with asyncio.timeout(LIMIT):
-            assert await goal_session.runner.settled() == TurnAnswered("an answer for you")
+            assert await goal_session.runner.wait_until_idle() == TurnAnswered("an answer for you")
         await goal_session.until_notice("Goal reached")
         state = await goal_session.state()
         verdicts = await goal_session.manager.history()
@@ -127,7 +127,7 @@ async def test_message_runs_before_a_queued_goal_step(agent_session: AgentSessio
     models.add_verdicts(NOT_YET)
     async with open_goal_session(agent_session, lasting=False) as goal_session:
         await goal_session.set("Win the game")
-        await goal_session.runner.settled()
+        await goal_session.runner.wait_until_idle()
     async with open_goal_session(agent_session) as goal_session:
         assert await goal_session.follower.follow_up()
         models.add_replies("an answer for you")
@@ -143,10 +143,10 @@ async def test_slow_judge_does_not_delay_other_messages(agent_session: AgentSess
         await goal_session.set("Win the game")
         await models.until_judged()
         async with asyncio.timeout(LIMIT):
-            await goal_session.runner.settled()
+            await goal_session.runner.wait_until_idle()
             assert [event.text for event in agent_session.events_of(TextAdded)] == ["step", " 1"]
             await goal_session.say("hello?", "1")
-            assert await goal_session.runner.settled() == TurnAnswered("step 2")
+            assert await goal_session.runner.wait_until_idle() == TurnAnswered("step 2")
 
 
 async def test_replaced_goal_takes_no_further_step(agent_session: AgentSession, models: GoalModels) -> None:
@@ -228,7 +228,7 @@ async def test_pause_and_pending_judgement_survive_the_end_of_the_program(
         assert "lunch" in goal_session.manager.status_line()
         before = len(models.worked)
         goal_session.begin()
-        await goal_session.runner.settled()
+        await goal_session.runner.wait_until_idle()
         await goal_session.manager.resume()
         goal_session.begin()
         await goal_session.until_notice("Goal reached")
@@ -276,7 +276,7 @@ async def test_short_lived_program_leaves_the_judgement_to_a_lasting_one(
 ) -> None:
     async with open_goal_session(agent_session, lasting=False) as goal_session:
         await goal_session.set("Win")
-        await goal_session.runner.settled()
+        await goal_session.runner.wait_until_idle()
         assert not goal_session.runner.has_running_work
         assert (await goal_session.state()).pending is not None
     assert models.judged == []

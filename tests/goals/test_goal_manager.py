@@ -12,7 +12,7 @@ from talaria.contracts.stores.turns import Cap
 from talaria.core.errors import NotFound, Refused
 from talaria.core.ids import SessionId, new_turn_id
 from talaria.core.messages import Usage
-from talaria.goals.goal import Allowance, goal_caps
+from talaria.goals.goal import Allowance, read_goal_caps
 from talaria.goals.goal_manager import GoalManager
 from talaria.goals.goal_store import format_goal_badge
 from talaria.testing.clock import SettableClock
@@ -29,7 +29,7 @@ def goal(store: Store, session_id: SessionId, clock: SettableClock) -> GoalManag
 
 
 async def pending(store: Store, session_id: SessionId) -> list[InboxItem]:
-    return await store.read(lambda tx: tx.inbox.unsettled(session_id))
+    return await store.read(lambda tx: tx.inbox.list_unsettled(session_id))
 
 
 async def test_manager_without_a_goal_does_nothing(goal: GoalManager) -> None:
@@ -194,7 +194,7 @@ async def test_cost_budget_of_a_goal_is_a_cap_only_while_the_goal_is_active(
     goal: GoalManager, store: Store, session_id: SessionId
 ) -> None:
     async def caps() -> list[Cap]:
-        return list(await store.read(lambda tx: goal_caps(tx, session_id)))
+        return list(await store.read(lambda tx: read_goal_caps(tx, session_id)))
 
     assert await caps() == []
     state = await goal.set("win\nbudget: $2")

@@ -54,8 +54,8 @@ class ScriptedVerifier:
 
 async def test_empty_goal_or_reply_is_judged_without_a_model_call(agent_session: AgentSession) -> None:
     judge = make_judge(agent_session)
-    assert (await judge.opinion(goal("  "), "hello")).verdict == "skipped"
-    assert (await judge.opinion(goal(), " \n")).verdict == "continue"
+    assert (await judge.judge_turn(goal("  "), "hello")).verdict == "skipped"
+    assert (await judge.judge_turn(goal(), " \n")).verdict == "continue"
     assert agent_session.server.received == []
 
 
@@ -71,7 +71,7 @@ async def test_empty_goal_or_reply_is_judged_without_a_model_call(agent_session:
 )
 async def test_a_verdict_has_a_reason(agent_session: AgentSession, answer: str, verdict: str) -> None:
     agent_session.server.script(Say(answer))
-    opinion = await make_judge(agent_session).opinion(goal(), "I won.")
+    opinion = await make_judge(agent_session).judge_turn(goal(), "I won.")
     assert opinion.verdict == verdict
     assert opinion.reason
 
@@ -90,21 +90,21 @@ async def test_a_verdict_has_a_reason(agent_session: AgentSession, answer: str, 
 )
 async def test_failed_judge_means_continue(agent_session: AgentSession, answer: Answer, part: str) -> None:
     agent_session.server.otherwise(answer)
-    opinion = await make_judge(agent_session, seconds=1).opinion(goal(), "I won.")
+    opinion = await make_judge(agent_session, seconds=1).judge_turn(goal(), "I won.")
     assert opinion.verdict == "continue"
     assert part in opinion.reason
 
 
 async def test_slow_judge_times_out_and_means_continue(agent_session: AgentSession) -> None:
     agent_session.server.script(Say("one two three four five six seven eight", pause=0.2))
-    opinion = await make_judge(agent_session, seconds=0.3).opinion(goal(), "I won.")
+    opinion = await make_judge(agent_session, seconds=0.3).judge_turn(goal(), "I won.")
     assert (opinion.verdict, "took longer" in opinion.reason) == ("continue", True)
     async with asyncio.timeout(LIMIT):
         await agent_session.server.gone()
 
 
 async def test_judge_without_a_model_means_continue(agent_session: AgentSession) -> None:
-    opinion = await Judge(agent_session.session_id, agent_session.store, None).opinion(goal(), "I won.")
+    opinion = await Judge(agent_session.session_id, agent_session.store, None).judge_turn(goal(), "I won.")
     assert (opinion.verdict, "no model" in opinion.reason) == ("continue", True)
 
 
@@ -112,7 +112,7 @@ async def test_exception_in_the_model_call_counts_as_a_failure_of_the_judge(agen
     async def broken(instructions: str, text: str, *, max_tokens: int) -> tuple[str, Usage]:
         raise ZeroDivisionError
 
-    opinion = await Judge(agent_session.session_id, agent_session.store, broken).opinion(goal(), "I won.")
+    opinion = await Judge(agent_session.session_id, agent_session.store, broken).judge_turn(goal(), "I won.")
     assert opinion.verdict == "continue"
     assert opinion.reason == "The last turn couldn't be judged: the judge failed."
 
@@ -136,7 +136,7 @@ async def test_judge_prompt_has_goal_evidence_and_processes_and_cuts_a_long_repl
     )
     await agent_session.store.write(lambda tx: add_process(tx, running))
     judge = make_judge(agent_session, verify=verifying(Evidence(2, "2 failed")))
-    await judge.opinion(goal(contract=contract, subgoals=("be quick",)), "begin " + "x" * 100_000 + " end")
+    await judge.judge_turn(goal(contract=contract, subgoals=("be quick",)), "begin " + "x" * 100_000 + " end")
     shown = agent_session.server.received[0].question
     for part in ("Win the game", "make test", "no new files", "src", "it needs a key", "be quick", "begin", "end"):
         assert part in shown
@@ -150,27 +150,27 @@ async def test_goal_is_not_done_while_its_verify_command_fails(agent_session: Ag
     verify = verifying(Evidence(1, "1 failed"), Evidence(None, "stopped"), Evidence(0, "all passed"))
     judge = make_judge(agent_session, verify=verify)
     proved = goal(contract=GoalContract(verify="make test"))
-    failed = await judge.opinion(proved, "I won.")
+    failed = await judge.judge_turn(proved, "I won.")
     assert (failed.verdict, failed.exit_code) == ("continue", 1)
     assert "exit code 1: 1 failed" in failed.reason
-    endless = await judge.opinion(proved, "I won.")
+    endless = await judge.judge_turn(proved, "I won.")
     assert (endless.verdict, endless.exit_code) == ("continue", None)
-    passed = await judge.opinion(proved, "I won.")
+    passed = await judge.judge_turn(proved, "I won.")
     assert (passed.verdict, passed.exit_code) == ("done", 0)
     assert verify.ran == [("make test", True)] * 3
 
 
 async def test_verify_command_that_cannot_run_means_continue(agent_session: AgentSession) -> None:
     agent_session.server.otherwise(Say(DONE))
-    opinion = await make_judge(agent_session).opinion(goal(contract=GoalContract(verify="true")), "I won.")
+    opinion = await make_judge(agent_session).judge_turn(goal(contract=GoalContract(verify="true")), "I won.")
     assert opinion.verdict == "continue"
 
 
 async def test_stop_verdict_needs_a_stop_condition(agent_session: AgentSession) -> None:
     agent_session.server.otherwise(Say('{"verdict": "stop", "reason": "a key is needed"}'))
-    assert (await make_judge(agent_session).opinion(goal(), "x")).verdict == "continue"
+    assert (await make_judge(agent_session).judge_turn(goal(), "x")).verdict == "continue"
     assert (
-        await make_judge(agent_session).opinion(goal(contract=GoalContract(stop_when="a key")), "x")
+        await make_judge(agent_session).judge_turn(goal(contract=GoalContract(stop_when="a key")), "x")
     ).verdict == "stop"
 
 
@@ -178,11 +178,11 @@ async def test_cost_of_the_judge_is_counted_and_capped(agent_session: AgentSessi
     agent_session.server.otherwise(Say(DONE, usage=Tokens(input=1_000, output=100)))
     budget = StoredBudget(agent_session.store, [Cap("all", 38_000)])
     judge = make_judge(agent_session, budget=budget)
-    judged = await judge.opinion(goal(), "x")
+    judged = await judge.judge_turn(goal(), "x")
     assert judged.verdict == "done"
     assert judged.usage == Usage(calls=1, input_tokens=1_000, output_tokens=100, cost_microdollars=4_500)
-    assert await agent_session.store.read(lambda tx: tx.ledger.spent("all")) == 4_500
-    await judge.opinion(goal(), "x")
-    opinion = await judge.opinion(goal(), "x")
+    assert await agent_session.store.read(lambda tx: tx.ledger.read_spent("all")) == 4_500
+    await judge.judge_turn(goal(), "x")
+    opinion = await judge.judge_turn(goal(), "x")
     assert (opinion.verdict, "budget" in opinion.reason) == ("stop", True)
     assert len(agent_session.server.received) == 2

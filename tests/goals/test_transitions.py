@@ -22,10 +22,10 @@ from talaria.goals.transitions import (
     SessionBusy,
     Transition,
     WaitUntil,
+    apply_turn_end,
+    apply_verdict,
+    choose_next_action,
     is_verdict_current,
-    next_action,
-    turn_ended,
-    turn_judged,
     wait_ended,
 )
 
@@ -38,7 +38,7 @@ QUIET = SessionActivity(last_turn=TURN)
 
 
 def ended(state: GoalState, end: TurnEnd) -> Transition:
-    return turn_ended(state, TurnResult(SessionId("s"), TURN, end, None), NOW)
+    return apply_turn_end(state, TurnResult(SessionId("s"), TURN, end, None), NOW)
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def ended(state: GoalState, end: TurnEnd) -> Transition:
         (None, QUIET, Idle()),
         (structs.replace(PENDING, untold="Look."), SessionActivity(has_step=True), Notify()),
         (PENDING, SessionActivity(has_step=True, is_busy=True), Idle(has_step=True)),
-        (GOAL.paused("you paused it"), SessionActivity(is_busy=True), Idle()),
+        (GOAL.pause("you paused it"), SessionActivity(is_busy=True), Idle()),
         (PENDING, SessionActivity(is_busy=True), SessionBusy()),
         (PENDING, QUIET, JudgeTurn(PENDING, PendingTurn(TURN, "I moved."))),
         (structs.replace(GOAL, parked=PARKED), QUIET, WaitUntil(PARKED)),
@@ -58,7 +58,7 @@ def ended(state: GoalState, end: TurnEnd) -> Transition:
 def test_next_action_follows_from_goal_and_session(
     state: GoalState | None, activity: SessionActivity, action: NextAction
 ) -> None:
-    assert next_action(state, activity, NOW) == action
+    assert choose_next_action(state, activity, NOW) == action
 
 
 def test_answered_turn_is_to_be_judged() -> None:
@@ -92,7 +92,7 @@ def test_failed_turns_wait_longer_and_pause_in_the_end() -> None:
 
 def test_verdict_to_continue_gives_verdict_notice_and_step() -> None:
     opinion = Opinion(verdict="continue", reason="One part is missing.")
-    transition = turn_judged(PENDING, opinion, TURN, Usage(), None, NOW)
+    transition = apply_verdict(PENDING, opinion, TURN, Usage(), None, NOW)
     assert transition.step == NextStep(TURN, "One part is missing.")
     assert transition.verdict is transition.state.last
     assert transition.state.untold == "Goal: not reached yet (1 of 20 turns): One part is missing."
@@ -115,7 +115,7 @@ def test_verdict_to_continue_gives_verdict_notice_and_step() -> None:
     ],
 )
 def test_other_verdicts_queue_no_step(state: GoalState, opinion: Opinion, status: str) -> None:
-    transition = turn_judged(state, opinion, TURN, Usage(), None, NOW)
+    transition = apply_verdict(state, opinion, TURN, Usage(), None, NOW)
     assert (transition.step, transition.state.status) == (None, status)
     assert (transition.state.parked is not None) == (status == "active")
     assert transition.state.untold
@@ -124,7 +124,7 @@ def test_other_verdicts_queue_no_step(state: GoalState, opinion: Opinion, status
 def test_wait_for_a_process_is_parked_with_it() -> None:
     process = WatchedProcess(4711, "1", "here")
     opinion = Opinion(verdict="wait", reason="It builds.", wait_seconds=60)
-    state = turn_judged(PENDING, opinion, TURN, Usage(), process, NOW).state
+    state = apply_verdict(PENDING, opinion, TURN, Usage(), process, NOW).state
     assert state.parked == Waiting(TURN, NOW + timedelta(seconds=60), "It builds.", process)
     assert "waiting for process 4711" in state.untold
 

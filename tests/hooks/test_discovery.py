@@ -69,7 +69,7 @@ def test_text_over_several_lines_is_read(tmp_path: Path, text: str) -> None:
 def test_event_patterns_select_events() -> None:
     hook = HookManifest(name="one", events=("agent:*", "command:new"))
     selected = [event for event in ("agent:start", "agent:end", "command:new", "command:newer", "session:end")
-             if hook.hears(event)]  # fmt: skip
+             if hook.listens_to(event)]  # fmt: skip
     assert selected == ["agent:start", "agent:end", "command:new"]
 
 

@@ -100,7 +100,7 @@ def test_imported_messages_are_searchable_and_counted_on_their_day(program: Prog
     add_trip(hermes)
     import_home(program, hermes)
     assert "Trip to Lisbon" in program.run("sessions", "search", "flights").out
-    assert read(program, lambda tx: tx.search.unindexed()) == 0
+    assert read(program, lambda tx: tx.search.count_unindexed()) == 0
     day = datetime.fromtimestamp(START, UTC).date()
     usage = Usage(2, 120, 30, 40, cost_microdollars=12_500)
     assert read(program, lambda tx: tx.usage.by_day("model", day, day)) == [DailyUsage(day, "big", 2, 0, usage)]

@@ -16,7 +16,7 @@ from tests.app.program import Outcome
 from tests.install.package_index import ROOT
 from tests.leftover_processes import RUN_VARIABLE
 
-from talaria.settings.environment import environment_value
+from talaria.settings.environment import read_environment_value
 from talaria.testing.postgres import find_postgres
 from talaria.testing.wait import until
 
@@ -82,7 +82,7 @@ def call(*arguments: str) -> Outcome:
 
 def start(name: str, image: str, *options: str, command: tuple[str, ...] = ()) -> None:
     """Start a container that is found among the processes of this test run."""
-    mark = f"--env={RUN_VARIABLE}={environment_value(RUN_VARIABLE)}"
+    mark = f"--env={RUN_VARIABLE}={read_environment_value(RUN_VARIABLE)}"
     podman(*RUN, "--detach", "--name", name, mark, *options, image, *command)
 
 

@@ -58,7 +58,7 @@ async def test_turn_is_exported_as_spans_with_semantic_convention_names(finished
     session, turn, _ = finished
     async with listening(Collector()) as collector:
         async with exporting(collector.url, {"X-Key": "k"}) as exporter:
-            exporter.finished(*finished)
+            exporter.queue_turn(*finished)
         (request,) = collector.requests
     assert (request.content_type, request.headers["X-Key"]) == ("application/json", "k")
     root, model, read, failed, interrupted = collector.spans
@@ -93,8 +93,8 @@ async def test_turn_is_exported_as_spans_with_semantic_convention_names(finished
 
 async def test_spans_have_one_trace_parent_ids_and_times(finished: Finished) -> None:
     async with listening(Collector()) as collector, exporting(collector.url, {}) as exporter:
-        exporter.finished(*finished)
-        exporter.finished(*finished)
+        exporter.queue_turn(*finished)
+        exporter.queue_turn(*finished)
     first, again = collector.spans[:5], collector.spans[5:]
     assert first == again
     root, *steps = first
@@ -113,7 +113,7 @@ async def test_spans_have_one_trace_parent_ids_and_times(finished: Finished) -> 
 
 async def test_export_uses_otlp_json(finished: Finished) -> None:
     async with listening(Collector()) as collector, exporting(f"{collector.url}/v1/traces", {}) as exporter:
-        exporter.finished(*finished)
+        exporter.queue_turn(*finished)
     sent = msgspec.json.decode(collector.bodies[0])
     (resource,) = sent["resourceSpans"]
     assert {"key": "service.name", "value": {"stringValue": "talaria"}} in resource["resource"]["attributes"]
@@ -126,7 +126,7 @@ async def test_export_uses_otlp_json(finished: Finished) -> None:
 
 async def test_exported_spans_contain_no_content(finished: Finished) -> None:
     async with listening(Collector()) as collector, exporting(collector.url, {}) as exporter:
-        exporter.finished(*finished)
+        exporter.queue_turn(*finished)
     assert b"secret" not in collector.bodies[0]
 
 
@@ -135,7 +135,7 @@ async def test_temporary_failures_of_the_collector_are_retried(finished: Finishe
         listening(Collector(503, hang_up, 429)) as collector,
         exporting(collector.url, {}, QUICK) as exporter,
     ):
-        exporter.finished(*finished)
+        exporter.queue_turn(*finished)
     assert len(collector.requests) == 4
     assert len(set(collector.bodies)) == 1
 
@@ -148,7 +148,7 @@ async def test_dropped_trace_is_logged_after_the_last_attempt(
         listening(Collector(*[status] * 4)) as collector,
         exporting(collector.url, {"Authorization": "Bearer hush"}, QUICK) as exporter,
     ):
-        exporter.finished(*finished)
+        exporter.queue_turn(*finished)
     assert len(collector.requests) == attempts
     (record,) = caplog.records
     assert record.getMessage() == f"telemetry: dropping a trace: the collector answered {status}"
@@ -162,7 +162,7 @@ async def test_unusable_endpoint_or_header_is_logged(
     finished: Finished, endpoint: str, headers: dict[str, str], caplog: pytest.LogCaptureFixture
 ) -> None:
     async with exporting(endpoint, headers, QUICK) as exporter:
-        exporter.finished(*finished)
+        exporter.queue_turn(*finished)
     assert "dropping a trace" in caplog.text
 
 
@@ -179,10 +179,10 @@ async def test_silent_collector_does_not_block_turns_or_shutdown(
     retries = ExportRetryPolicy(closing=timedelta(milliseconds=10))
     async with listening(Collector(hang)) as collector:
         async with exporting(collector.url, {}, retries) as exporter:
-            exporter.finished(*finished)
+            exporter.queue_turn(*finished)
             await requested.wait()
             for _ in range(300):
-                exporter.finished(*finished)
+                exporter.queue_turn(*finished)
         never.set()
     assert sum("the collector is too slow" in record.message for record in caplog.records) == 300 - 256
 
@@ -196,7 +196,7 @@ async def test_waiting_turns_are_sent_in_one_request(finished: Finished) -> None
 
     async with listening(Collector(slow)) as collector, exporting(collector.url, {}) as exporter:
         for _ in range(50):
-            exporter.finished(*finished)
+            exporter.queue_turn(*finished)
         may_answer.set()
     assert len(collector.requests) == 2
     assert len(collector.spans) == 50 * 5
@@ -206,8 +206,8 @@ async def test_unreadable_steps_do_not_block_other_turns(finished: Finished, cap
     session, turn, steps = finished
     broken = msgspec.structs.replace(steps[0], result="{")
     async with listening(Collector()) as collector, exporting(collector.url, {}) as exporter:
-        exporter.finished(session, turn, [broken])
-        exporter.finished(*finished)
+        exporter.queue_turn(session, turn, [broken])
+        exporter.queue_turn(*finished)
     assert len(collector.spans) == 5
     assert "can't read" in caplog.text
 
@@ -216,7 +216,7 @@ async def test_turn_finished_after_shutdown_is_ignored(finished: Finished) -> No
     async with listening(Collector()) as collector:
         async with exporting(collector.url, {}) as exporter:
             assert isinstance(exporter, TurnExporter)
-        exporter.finished(*finished)
+        exporter.queue_turn(*finished)
     assert collector.requests == []
 
 

@@ -72,7 +72,7 @@ async def test_pending_messages_are_processed_when_the_session_is_opened(tmp_pat
         message = Message(role="user", parts=(Text("still there?"),), at=datetime.now(UTC))
         await add_to_inbox(client.application.store, here, "test", "1", message)
         await client.active_session.renew()
-        await client.active_session.chat.conversation.settled()
+        await client.active_session.chat.conversation.wait_until_idle()
         assert await client.transcript() == [("user", "still there?"), ("assistant", "ok")]
 
 

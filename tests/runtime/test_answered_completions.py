@@ -11,7 +11,7 @@ from talaria.contracts.store import Store
 from talaria.contracts.stores.sessions import NewSession
 from talaria.core.ids import SessionId, TurnId
 from talaria.core.messages import Message, ToolResult
-from talaria.runtime.completions import hear, queue_pending_reports, report
+from talaria.runtime.completions import queue_pending_reports, record_pending_answers, report
 from talaria.runtime.turns import read_inbox_message
 from talaria.testing.clock import NOON
 from talaria.testing.model_server import Ask, ModelServer, Say
@@ -44,11 +44,11 @@ async def test_a_completion_returned_by_a_call_is_not_reported_again(store: Stor
     await store.write(lambda tx: tx.messages.append(session_id, [result]))  # of an earlier call with the same id
     for number in ("1", "2"):
         await add_report(store, session_id, number)
-    await store.write(lambda tx: hear(tx, session_id, "process", ["1"], "call-1"))
-    await store.write(lambda tx: hear(tx, session_id, "process", ["2"], "call-2"))
+    await store.write(lambda tx: record_pending_answers(tx, session_id, "process", ["1"], "call-1"))
+    await store.write(lambda tx: record_pending_answers(tx, session_id, "process", ["2"], "call-2"))
     await store.write(lambda tx: tx.messages.append(session_id, [structs.replace(result, parts=(STOPPED, ANSWERED))]))
     assert await queue_pending_reports(store, session_id)
-    (item,) = await store.read(lambda tx: tx.inbox.unsettled(session_id))
+    (item,) = await store.read(lambda tx: tx.inbox.list_unsettled(session_id))
     assert read_inbox_message(item.payload).text.endswith("reports:\n\nit ended: 1")
     assert not await queue_pending_reports(store, session_id)
 

@@ -39,7 +39,7 @@ async def session_id(store: Store) -> SessionId:
 
 async def agree(turn: TurnLog) -> TurnEnd:
     """Answer the last message."""
-    end = TurnAnswered(f"yes, {(await turn.transcript())[-1].message.text}")
+    end = TurnAnswered(f"yes, {(await turn.read_transcript())[-1].message.text}")
     await turn.finish(end, Message(role="assistant", parts=(Text(end.text),), at=NOON))
     return end
 
@@ -65,7 +65,7 @@ async def test_turn_starts_with_the_fetched_file_in_message_order(store: Store, 
     await add_to_inbox(store, session_id, "test", "2", text_message("and?"))
     assert await run_pending_turns(store, session_id, agree, unpack=fetch) == TurnAnswered("yes, and?")
     assert await parts(store, session_id) == [(Text("look"), FILE), (Text("and?"),)]
-    assert await store.read(lambda tx: tx.inbox.unsettled(session_id)) == []
+    assert await store.read(lambda tx: tx.inbox.list_unsettled(session_id)) == []
 
 
 async def test_file_that_cannot_be_fetched_is_named_in_the_message(store: Store, session_id: SessionId) -> None:

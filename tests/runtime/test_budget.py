@@ -18,7 +18,7 @@ ALL, ANN = Cap("all", 1_000), Cap("person:ann", 400)
 
 
 async def spent(store: Store, account: str) -> int:
-    return await store.read(lambda tx: tx.ledger.spent(account))
+    return await store.read(lambda tx: tx.ledger.read_spent(account))
 
 
 async def test_reserved_amount_is_unavailable_until_it_is_settled(store: Store) -> None:
@@ -91,7 +91,7 @@ async def test_64_parallel_turns_in_two_processes_never_exceed_a_cap(
     assert refused > 0
 
     def accounts(tx: Transaction) -> list[int]:
-        return [tx.ledger.spent(f"session:{number}") for number in range(64)]
+        return [tx.ledger.read_spent(f"session:{number}") for number in range(64)]
 
     each = await store.read(accounts)
     assert max(each) <= 90

@@ -44,7 +44,7 @@ async def session_id(store: Store) -> SessionId:
 
 
 async def pending(store: Store, session_id: SessionId) -> list[InboxItem]:
-    return await store.read(lambda tx: tx.inbox.unsettled(session_id))
+    return await store.read(lambda tx: tx.inbox.list_unsettled(session_id))
 
 
 async def add_report(store: Store, session_id: SessionId, number: str, text: str) -> bool:
@@ -117,7 +117,7 @@ async def test_completions_during_a_turn_are_reported_in_one_turn_after_it(store
     questions = []
 
     async def agree(turn: TurnLog) -> TurnEnd:
-        questions.append((await turn.transcript())[-1].message.text)
+        questions.append((await turn.read_transcript())[-1].message.text)
         if len(questions) == 1:
             for number in ("one", "two"):
                 await add_report(store, session_id, number, number)
@@ -142,7 +142,7 @@ async def test_a_claimed_report_is_delivered_before_the_next_is_queued(store: St
     asked: list[str] = []
 
     async def agree(turn: TurnLog) -> TurnEnd:
-        asked.append((await turn.transcript())[-1].message.text)
+        asked.append((await turn.read_transcript())[-1].message.text)
         await turn.finish(TurnAnswered("ok"), text_message("ok", role="assistant"))
         return TurnAnswered("ok")
 
@@ -171,7 +171,7 @@ async def test_pending_completions_are_reported_when_a_session_is_opened(tmp_pat
         client.active_session.request = change_request(client.active_session.request, lasting=True)
         await client.application.store.write(lambda tx: report(tx, here, "process", "1", "it ended"))
         await client.active_session.renew()
-        await client.active_session.chat.conversation.settled()
+        await client.active_session.chat.conversation.wait_until_idle()
         assert [text for role, text in await client.transcript() if role == "assistant"] == ["heard: it ended"]
 
 

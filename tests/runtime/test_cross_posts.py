@@ -72,7 +72,7 @@ async def queued(store: Store) -> list[tuple[str, str]]:
 
 async def agree(turn: TurnLog) -> TurnEnd:
     """Answer the last message."""
-    end = TurnAnswered(f"yes, {(await turn.transcript())[-1].message.text}")
+    end = TurnAnswered(f"yes, {(await turn.read_transcript())[-1].message.text}")
     await turn.finish(end, Message(role="assistant", parts=(Text(end.text),), at=NOON))
     return end
 
@@ -116,7 +116,7 @@ async def test_cross_post_during_a_turn_is_recorded_after_the_turn(store: Store)
         ("user", "and now?"),
         ("assistant", "yes, and now?"),
     ]
-    assert await store.read(lambda tx: tx.inbox.unsettled(session_id)) == []
+    assert await store.read(lambda tx: tx.inbox.list_unsettled(session_id)) == []
 
 
 async def test_cross_post_alone_starts_no_turn(store: Store) -> None:

@@ -153,14 +153,14 @@ async def test_a_message_that_arrives_as_a_turn_ends_is_answered_once(
         await runner.put(_message("one"), source="test", external_id="1", sender=OWNER)
         async with asyncio.timeout(30):
             while runner.busy or not second.has_arrived:
-                await runner.settled()
+                await runner.wait_until_idle()
     assert second.has_arrived
     texts = ["one", "re: one", "note", "two", "re: two"] if mirrored else ["one", "re: one", "two", "re: two"]
     assert [text for _, text in await agent_session.transcript_texts()] == texts
     assert [received.question for received in agent_session.server.received] == ["one", "two"]
     turns = await agent_session.store.read(lambda tx: tx.turns.find(agent_session.session_id))
     assert [turn.state for turn in turns] == ["answered", "answered"]
-    assert await agent_session.store.read(lambda tx: tx.inbox.unsettled(agent_session.session_id)) == []
+    assert await agent_session.store.read(lambda tx: tx.inbox.list_unsettled(agent_session.session_id)) == []
     assert (
         await agent_session.store.read(lambda tx: tx.leases.get(session_lease_name(agent_session.session_id))) is None
     )

@@ -28,7 +28,7 @@ async def session_id(store: Store) -> SessionId:
 
 
 async def agree(turn: TurnRecorder) -> TurnEnd:
-    end = TurnAnswered(f"yes, {(await turn.transcript())[-1].message.text}")
+    end = TurnAnswered(f"yes, {(await turn.read_transcript())[-1].message.text}")
     await turn.finish(end, Message(role="assistant", parts=(Text(end.text),), at=NOON))
     return end
 

@@ -36,7 +36,7 @@ def answer(text: str) -> Message:
 
 async def agree(turn: TurnLog) -> TurnEnd:
     """Answer the last message."""
-    end = TurnAnswered(f"yes, {(await turn.transcript())[-1].message.text}")
+    end = TurnAnswered(f"yes, {(await turn.read_transcript())[-1].message.text}")
     await turn.finish(end, answer(end.text))
     return end
 
@@ -102,7 +102,7 @@ async def test_two_workers_never_run_one_session_at_the_same_time(
         nonlocal inside, most
         inside += 1
         most = max(most, inside)
-        await turn.transcript()
+        await turn.read_transcript()
         inside -= 1
         return await agree(turn)
 
@@ -139,7 +139,7 @@ async def test_a_refused_worker_can_rely_on_the_lease_owner(
         group.create_task(send_and_run(store, "ann"))
         group.create_task(send_and_run(other, "bob"))
     await other.close()
-    assert await store.read(lambda tx: tx.inbox.unsettled(session_id)) == []
+    assert await store.read(lambda tx: tx.inbox.list_unsettled(session_id)) == []
     assert len(await texts(store, session_id)) == 160
 
 
@@ -206,7 +206,7 @@ async def test_interrupted_turn_is_resumed_before_new_messages(store: Store, ses
     await add_to_inbox(store, session_id, "test", "2", text_message("two"))
     await run_pending_turns(store, session_id, agree)
     assert await texts(store, session_id) == ["one", "let me see", "yes, let me see", "two", "yes, two"]
-    assert await store.read(lambda tx: tx.inbox.unsettled(session_id)) == []
+    assert await store.read(lambda tx: tx.inbox.list_unsettled(session_id)) == []
 
 
 async def test_a_turn_that_ended_cannot_end_again(store: Store, session_id: SessionId) -> None:

@@ -34,7 +34,7 @@ async def test_a_stop_before_the_claim_ends_the_turn_and_no_later_one(agent_sess
         await _arrive(agent_session, "one")
         runner.wake()
         assert runner.stop()
-        assert await runner.settled() == TurnStopped()
+        assert await runner.wait_until_idle() == TurnStopped()
         await _arrive(agent_session, "two")
         assert await runner.run_pending_turns() == TurnAnswered("ok")
     assert _questions(agent_session) == ["two"]
@@ -51,7 +51,7 @@ async def test_a_stop_during_the_claim_ends_the_turn_once(agent_session: AgentSe
         await store.committed.wait()
         assert [runner.stop() for _ in range(times)] == [True] * times
         store.resumed.set()
-        assert await runner.settled() == TurnAnswered("ok")
+        assert await runner.wait_until_idle() == TurnAnswered("ok")
     assert _questions(agent_session) == ["two"]
     turns = await agent_session.store.read(lambda tx: tx.turns.find(agent_session.session_id))
     assert sorted(turn.state for turn in turns) == ["answered", "stopped"]
@@ -73,7 +73,7 @@ async def test_stop_during_an_empty_claim_does_not_stop_a_later_message(
         if not is_stopped_first:
             runner.stop()
         store.resumed.set()
-        assert await runner.settled() == (TurnAnswered("ok") if is_stopped_first else TurnStopped())
+        assert await runner.wait_until_idle() == (TurnAnswered("ok") if is_stopped_first else TurnStopped())
 
 
 async def test_a_stop_before_the_files_of_a_message_are_fetched_ends_its_turn(agent_session: AgentSession) -> None:
@@ -87,7 +87,7 @@ async def test_a_stop_before_the_files_of_a_message_are_fetched_ends_its_turn(ag
         await agent_session.store.write(lambda tx: tx.inbox.add(arrival))
         runner.wake()
         assert runner.stop()
-        assert await runner.settled() == TurnStopped()
+        assert await runner.wait_until_idle() == TurnStopped()
     assert _questions(agent_session) == []
     assert "notes.txt was not downloaded" in str(await agent_session.transcript_texts())
 
@@ -106,7 +106,7 @@ async def test_stop_before_a_turn_is_resumed_closes_its_open_tool_calls(agent_se
     async with _open(agent_session, tool) as runner:
         runner.wake()
         assert runner.stop()
-        assert await runner.settled() == TurnStopped()
+        assert await runner.wait_until_idle() == TurnStopped()
     stored = await agent_session.store.read(lambda tx: tx.messages.load(agent_session.session_id))
     [result] = stored[-1].message.parts
     assert isinstance(result, ToolResult)

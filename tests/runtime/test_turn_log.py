@@ -55,14 +55,14 @@ async def turn(store: Store, ends: EndCounter) -> TurnRecorder:
 async def test_started_call_is_recorded_without_a_result(turn: TurnRecorder) -> None:
     await turn.add([text_message("look", "assistant")], STEP)
     await turn.begin_call(CALL, "the garden")
-    assert await turn.started_calls() == [StartedCall("call_0", None)]
+    assert await turn.read_started_calls() == [StartedCall("call_0", None)]
 
 
 async def test_ended_call_is_recorded_with_its_result(turn: TurnRecorder) -> None:
     await turn.add([text_message("look", "assistant")], STEP)
     await turn.begin_call(CALL, "the garden")
     await turn.end_call(CALL, ToolResult("call_0", "a heron"))
-    assert await turn.started_calls() == [StartedCall("call_0", ToolResult("call_0", "a heron"))]
+    assert await turn.read_started_calls() == [StartedCall("call_0", ToolResult("call_0", "a heron"))]
 
 
 async def test_call_id_of_an_earlier_reply_is_not_matched_to_a_later_reply(turn: TurnRecorder) -> None:
@@ -70,7 +70,7 @@ async def test_call_id_of_an_earlier_reply_is_not_matched_to_a_later_reply(turn:
     await turn.begin_call(CALL, "the garden")
     await turn.end_call(CALL, ToolResult("call_0", "a heron"))
     await turn.add([text_message("look again", "assistant")], STEP)
-    assert await turn.started_calls() == []
+    assert await turn.read_started_calls() == []
 
 
 async def test_usage_of_each_step_is_added_to_the_session(store: Store, turn: TurnRecorder) -> None:
@@ -86,7 +86,7 @@ async def test_a_second_end_changes_nothing(store: Store, turn: TurnRecorder, en
     assert await turn.finish(first, text_message("done", "assistant"), STEP) == first
     assert await turn.finish(TurnStopped(), text_message("done", "assistant"), STEP) == first
     assert ends.count == 1
-    assert [one.message.text for one in await turn.transcript()] == ["done"]
+    assert [one.message.text for one in await turn.read_transcript()] == ["done"]
     [stored] = await store.read(lambda tx: tx.turns.find(turn.session_id))
     assert stored.state == "answered"
 
@@ -103,14 +103,14 @@ async def test_nothing_is_written_without_the_lease(store: Store, turn: TurnReco
     ):
         with pytest.raises(LeaseLost):
             await write
-    assert await turn.transcript() == []
+    assert await turn.read_transcript() == []
     assert ends.count == 0
 
 
 async def test_messages_are_stored_in_the_transcript_of_the_session(store: Store, turn: TurnRecorder) -> None:
     await turn.add([text_message("one"), text_message("two", "assistant")])
-    assert [(one.seq, one.message.text) for one in await turn.transcript()] == [(1, "one"), (2, "two")]
-    assert turn.session_id == SessionId((await turn.transcript())[0].session_id)
+    assert [(one.seq, one.message.text) for one in await turn.read_transcript()] == [(1, "one"), (2, "two")]
+    assert turn.session_id == SessionId((await turn.read_transcript())[0].session_id)
 
 
 async def test_message_of_a_cancelled_write_precedes_the_next_message(turn: TurnRecorder) -> None:
@@ -120,5 +120,5 @@ async def test_message_of_a_cancelled_write_precedes_the_next_message(turn: Turn
             await asyncio.sleep(0)
             writing.cancel()
         await turn.add([text_message(f"{number} second")])
-    texts = [one.message.text.partition(" x")[0] for one in await turn.transcript()]
+    texts = [one.message.text.partition(" x")[0] for one in await turn.read_transcript()]
     assert texts == [f"{number} {which}" for number in range(20) for which in ("first", "second")]

@@ -48,7 +48,9 @@ async def chat_with_a_process(home: Path) -> AsyncIterator[tuple[ChatClient, Mod
         open_chat_client(home, server, chat=Address("telegram", "7"), key="k:7") as client,
         AsyncExitStack() as stack,
     ):
-        client.application.processes.attend(client.active_session.jobs, stack)  # as a gateway does for all sessions
+        client.application.processes.supervise_within(
+            client.active_session.jobs, stack
+        )  # as a gateway does for all sessions
         change_folder = "mkdir sub && cd sub && export MY_TOKEN=hush"
         server.script(Say(calls=[Ask("terminal", {"command": change_folder})]), Say("moved"))
         await client.say("go there")

@@ -16,13 +16,13 @@ from talaria.schedule.recurrence import (
     Every,
     Once,
     Schedule,
+    find_system_zone,
     find_zone,
     format_moment,
     last_until,
     next_after,
     parse_schedule,
     read_fields,
-    system_zone,
     write_schedule,
 )
 from talaria.settings.sections.checks import is_time_zone
@@ -220,7 +220,7 @@ def test_utc_needs_no_time_zone_data(no_zone_data: None) -> None:
     noon = datetime(2026, 3, 1, 12, tzinfo=UTC)
     assert format_moment(noon, "UTC") == "Sun 2026-03-01 12:00 UTC"
     assert due(Calendar("0 7 * * *", "UTC"), noon, noon + DAY) == [datetime(2026, 3, 2, 7, tzinfo=UTC)]
-    assert system_zone({"TZ": "UTC"}) == "UTC"
+    assert find_system_zone({"TZ": "UTC"}) == "UTC"
     assert is_time_zone("UTC")
     with pytest.raises(Refused, match="Install the package `tzdata`"):
         find_zone("Europe/Berlin")

@@ -16,7 +16,7 @@ from talaria.core.ids import SessionId
 from talaria.core.messages import Message
 from talaria.sessions.branches import create_branch, is_empty_branch, list_ancestors, list_exchanges, session_account
 from talaria.sessions.model_context import PREFIX_BREAK, SUMMARY, StoredSummary, read_summary
-from talaria.sessions.titles import free_title
+from talaria.sessions.titles import find_free_title
 from talaria.testing.clock import NOON
 
 DIALOGUE = (
@@ -107,7 +107,7 @@ def test_branch_inherits_the_amount_spent(database: Database) -> None:
     hold = database.write(lambda tx: tx.ledger.reserve([cap], 700, timedelta(minutes=1)))
     database.write(lambda tx: tx.ledger.settle(hold, 600))
     branch = database.write(lambda tx: create_branch(tx, origin.id, 2, ""))
-    assert database.read(lambda tx: tx.ledger.spent(session_account(branch.id))) == 600
+    assert database.read(lambda tx: tx.ledger.read_spent(session_account(branch.id))) == 600
 
 
 def test_branching_an_unknown_session_or_message_is_refused(database: Database) -> None:
@@ -134,7 +134,7 @@ def test_exchanges_start_with_messages_of_people(database: Database) -> None:
 
 def test_free_titles_with_a_suffix_are_numbered(database: Database) -> None:
     def create_titled_session(tx: Transaction) -> str:
-        title = free_title(tx, "100% Trip_", "before undo", owner="ana")
+        title = find_free_title(tx, "100% Trip_", "before undo", owner="ana")
         session = create_session(tx)
         return tx.sessions.update(session.id, SessionChanges(title=title)).title
 
@@ -143,6 +143,6 @@ def test_free_titles_with_a_suffix_are_numbered(database: Database) -> None:
         "100% Trip_ (before undo 2)",
         "100% Trip_ (before undo 3)",
     ]
-    assert database.read(lambda tx: free_title(tx, "100% Trip_ (before undo 2)", "before undo", owner="ana")).endswith(
-        "undo 4)"
-    )
+    assert database.read(
+        lambda tx: find_free_title(tx, "100% Trip_ (before undo 2)", "before undo", owner="ana")
+    ).endswith("undo 4)")

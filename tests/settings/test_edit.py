@@ -164,5 +164,7 @@ def test_concurrent_edits_are_all_written(profile: Profile) -> None:
     edits = {"store.readers": "3", "store.connections": "5", "log.level": "debug", "cli.color": "never"}
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda key: set_value(profile, key, edits[key]), edits))
-    changed = {field.key: field.shown(value) for field, value in load(profile, {}).values() if value != field.default}
+    changed = {
+        field.key: field.format_value(value) for field, value in load(profile, {}).values() if value != field.default
+    }
     assert changed == edits

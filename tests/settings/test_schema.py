@@ -36,9 +36,11 @@ def test_field_has_kind_limits_default_and_variable() -> None:
 def test_a_password_in_an_address_is_not_shown() -> None:
     url = field("store.url")
     assert url.secret
-    assert url.shown("postgresql://me:p@ss/w:rd@host:5432/db") == "postgresql://me:****@host:5432/db"
-    assert url.shown("postgresql:///db?user=me&password=hidden&x=1") == "postgresql:///db?user=me&password=****&x=1"
-    assert url.shown("postgresql://host/db") == "postgresql://host/db"
+    assert url.format_value("postgresql://me:p@ss/w:rd@host:5432/db") == "postgresql://me:****@host:5432/db"
+    assert (
+        url.format_value("postgresql:///db?user=me&password=hidden&x=1") == "postgresql:///db?user=me&password=****&x=1"
+    )
+    assert url.format_value("postgresql://host/db") == "postgresql://host/db"
 
 
 def test_unknown_time_zones_are_refused() -> None:
@@ -55,9 +57,9 @@ def test_tables_and_unknown_keys_are_not_fields() -> None:
 
 def test_the_nearest_key_is_found_by_spelling_and_by_its_last_part() -> None:
     model = SettingsSchema()
-    assert model.nearest("store.reeders") == "store.readers"
-    assert model.nearest("level") == "log.level"
-    assert model.nearest("qqqq") == ""
+    assert model.find_nearest_key("store.reeders") == "store.readers"
+    assert model.find_nearest_key("level") == "log.level"
+    assert model.find_nearest_key("qqqq") == ""
 
 
 def test_keys_with_dots_in_their_parts_are_quoted() -> None:

@@ -127,7 +127,7 @@ def test_an_older_store_opens_with_its_data(store_location: StoreLocation, versi
     assert [one.title for one in database.read(lambda tx: tx.sessions.find(SessionFilter()))] == ["Old"]
     assert texts(database.read(lambda tx: tx.messages.load(old))) == [(1, "an old otter")]
     assert database.write(lambda tx: tx.session_values.put(old, "workspace", "", "away")) == 4
-    assert len(database.read(lambda tx: tx.inbox.unsettled(old))) == (version >= 2)
+    assert len(database.read(lambda tx: tx.inbox.list_unsettled(old))) == (version >= 2)
     assert len(database.read(lambda tx: tx.pairing.people())) == (version >= 3)
     assert database.write(lambda tx: tx.messages.append(old, [text_message("a new otter")])) == 2
     assert [hit.seq for hit in database.read(lambda tx: tx.search.find(SearchQuery(text="new otter")))] == [2]

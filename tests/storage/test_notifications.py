@@ -172,14 +172,14 @@ def test_commits_are_noticed_with_and_without_file_notifications(tmp_path: Path,
 def test_after_a_notification_the_store_is_polled_until_shortly_after_the_commit() -> None:
     schedule, now, looks = PollSchedule(0.04, 0.0), 10.0, 1
     assert schedule.is_asleep(now)
-    schedule.looked(now, wakeup=True, found=False)
+    schedule.record_poll(now, wakeup=True, found=False)
     while now < 10.03:
         assert not schedule.is_asleep(now)
         now, looks = now + schedule.pause, looks + 1
-        schedule.looked(now, wakeup=False, found=False)
+        schedule.record_poll(now, wakeup=False, found=False)
     assert looks < 10
     assert not schedule.is_asleep(now)
-    schedule.looked(now, wakeup=True, found=True)
+    schedule.record_poll(now, wakeup=True, found=True)
     assert schedule.pause == 0.04
     assert not schedule.is_asleep(now + 0.09)
     assert schedule.is_asleep(now + 0.2)
@@ -188,7 +188,7 @@ def test_after_a_notification_the_store_is_polled_until_shortly_after_the_commit
 def test_a_notification_of_a_rolled_back_write_stops_the_polling() -> None:
     schedule = PollSchedule(0.04, 0.0)
     assert schedule.is_asleep(10.0)
-    schedule.looked(10.0, wakeup=True, found=False)
+    schedule.record_poll(10.0, wakeup=True, found=False)
     assert not schedule.is_asleep(14.9)
     assert schedule.is_asleep(15.1)
 
@@ -198,9 +198,9 @@ def test_watch_that_missed_several_commits_is_no_longer_trusted() -> None:
     for number, wakeup in enumerate((False, False, True, False, False, False)):
         assert schedule.trusts_watch
         assert schedule.is_asleep(10.0 + number)
-        schedule.looked(10.0 + number, wakeup=wakeup, found=True)
+        schedule.record_poll(10.0 + number, wakeup=wakeup, found=True)
         assert not schedule.is_asleep(10.05 + number)
-        schedule.looked(10.05 + number, wakeup=False, found=True)
+        schedule.record_poll(10.05 + number, wakeup=False, found=True)
     assert not schedule.trusts_watch
 
 

@@ -39,7 +39,7 @@ from talaria.runtime.turns import REDIRECTED_REPLY
 from talaria.runtime.workers import is_assigned, take_forwarded_updates
 from talaria.schedule.due_runs import list_unfinished_runs
 from talaria.schedule.heartbeat import LAST_HEARTBEAT
-from talaria.schedule.job_store import changes
+from talaria.schedule.job_store import read_change_counter
 from talaria.sessions.chat_directory import list_channels, read_home
 from talaria.sessions.keys import list_user_ids
 from talaria.sessions.model_context import StoredSummary, read_prefix, read_summary
@@ -185,7 +185,7 @@ def test_named_values_are_migrated_with_their_keys(migrated: Transaction) -> Non
     assert JOINED_THREAD.items(migrated) == {"slack:17.5:C1": True}
     assert [run.name for run in list_unfinished_runs(migrated)] == ["J"]
     assert LAST_HEARTBEAT.get(migrated, SINGLE) is not None
-    assert changes(migrated) == 42
+    assert read_change_counter(migrated) == 42
     assert WELCOMED.get(migrated, SINGLE)
     assert len(list_standing_grants(migrated)) == 2
 

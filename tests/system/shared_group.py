@@ -86,7 +86,9 @@ class SharedGroup:
     async def pending(self, text: str) -> None:
         """Wait until a text is pending in the inbox of the session."""
         await self.eventually(
-            lambda tx: any(text in one.payload for one in tx.inbox.unsettled(self.session_id) if one.state == "waiting")
+            lambda tx: any(
+                text in one.payload for one in tx.inbox.list_unsettled(self.session_id) if one.state == "waiting"
+            )
         )
 
     async def eventually(self, holds: Callable[[Transaction], bool]) -> None:

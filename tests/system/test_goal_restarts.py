@@ -123,7 +123,7 @@ async def reached_once(here: HandoffFixture, session_id: SessionId) -> None:
     continuations = [one for one in messages if one.message.author == "goal"]
     assert len(continuations) == 1
     assert sum(text == "step 2" for text in here.network.shown("ann")) == 1
-    assert await here.terminal.store.read(lambda tx: tx.inbox.unsettled(session_id)) == []
+    assert await here.terminal.store.read(lambda tx: tx.inbox.list_unsettled(session_id)) == []
 
 
 @pytest.mark.one_engine

@@ -2,7 +2,7 @@
 
 import pytest
 
-from talaria.tools.output import MASK, SecretMask, cut_output, readable
+from talaria.tools.output import MASK, SecretMask, cut_output, make_readable
 
 
 def test_short_output_is_unchanged() -> None:
@@ -65,10 +65,10 @@ def test_ordinary_text_is_not_masked(text: str) -> None:
 
 
 def test_lines_overwritten_with_carriage_returns_show_their_last_state() -> None:
-    assert readable(b"1%\r99%\r100%\nnext\r\nlast\r") == "100%\nnext\nlast\n"
+    assert make_readable(b"1%\r99%\r100%\nnext\r\nlast\r") == "100%\nnext\nlast\n"
 
 
 @pytest.mark.parametrize("line", [b"a" * 3_000_000 + b"\r", b"a\r" * 1_000_000, b"\r" * 1_000_000 + b"a"])
 def test_long_overwritten_lines_take_linear_time(line: bytes) -> None:
     """Quadratic processing would take hours."""
-    assert readable(line).strip() in {"a" * 3_000_000, "a"}
+    assert make_readable(line).strip() in {"a" * 3_000_000, "a"}

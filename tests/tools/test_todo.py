@@ -10,7 +10,7 @@ from talaria.contracts.store import Store
 from talaria.contracts.tool import Tool
 from talaria.core.errors import ToolFailed
 from talaria.core.ids import SessionId
-from talaria.tools.todo import Step, Todo, TodoArguments, steps_of
+from talaria.tools.todo import Step, Todo, TodoArguments, read_steps
 
 
 async def write(store: Store, *steps: Step, merge: bool = False, session: str = "one") -> str:
@@ -48,9 +48,9 @@ async def test_invalid_steps_are_refused_without_changes(store: Store) -> None:
         await write(store, Step(id="7", status="done"), merge=True)
     with pytest.raises(ToolFailed, match="at most 100 steps"):
         await write(store, *[Step(f"step {number}") for number in range(101)])
-    assert await steps_of(store, SessionId("one")) == (Step("look", "1"),)
+    assert await read_steps(store, SessionId("one")) == (Step("look", "1"),)
 
 
 async def test_parallel_changes_are_all_stored(store: Store) -> None:
     await asyncio.gather(*(write(store, Step(f"step {number}"), merge=True) for number in range(10)))
-    assert len(await steps_of(store, SessionId("one"))) == 10
+    assert len(await read_steps(store, SessionId("one"))) == 10

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from talaria.tools.workspace import LocalWorkspace, without_secrets
+from talaria.tools.workspace import LocalWorkspace, remove_secrets
 
 
 def test_paths_are_resolved_like_in_a_shell(tmp_path: Path) -> None:
@@ -43,17 +43,17 @@ def test_secrets_and_session_variables_are_not_stored(tmp_path: Path) -> None:
      "GH_PAT", "MYSECRET", "aws_credentials", "HF_TOKEN", "SSH_KEY_PASSPHRASE", "STRIPE_KEYS"],
 )  # fmt: skip
 def test_variables_with_secret_names_are_removed(name: str) -> None:
-    assert without_secrets({name: "x"}) == {}
+    assert remove_secrets({name: "x"}) == {}
 
 
 @pytest.mark.parametrize(
     "name", ["PATH", "PWD", "OLDPWD", "SSH_AUTH_SOCK", "KEYBOARD", "PATTERN", "LANG", "MONKEY", "XAUTHORITY", "COMPASS"]
 )
 def test_variables_with_ordinary_names_remain(name: str) -> None:
-    assert without_secrets({name: "x"}) == {name: "x"}
+    assert remove_secrets({name: "x"}) == {name: "x"}
 
 
 def test_variable_with_a_password_in_its_url_is_removed() -> None:
-    assert without_secrets({"DATABASE_URL": "postgres://me:pw@host/db", "SITE": "https://host:80/x"}) == {
+    assert remove_secrets({"DATABASE_URL": "postgres://me:pw@host/db", "SITE": "https://host:80/x"}) == {
         "SITE": "https://host:80/x"
     }

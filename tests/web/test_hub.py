@@ -23,7 +23,7 @@ async def test_a_slow_browser_has_a_bounded_queue_and_gets_a_snapshot(store: Sto
         hub = LiveHub(store, jobs)
         stream = hub.open_stream("slow", WebCaller())
         hub.set_sessions(stream, [session.id], ())
-        channel = hub.channel(session.id)
+        channel = hub.get_channel(session.id)
         channel.publish(TurnBegan(TurnId("t"), text="Go"))
         for number in range(12):
             channel.publish(TextAdded(f"{number:x}" * PIECE))
@@ -48,7 +48,7 @@ async def test_first_text_of_a_reply_is_sent_at_once(store: Store) -> None:
         hub = LiveHub(store, jobs)
         stream = hub.open_stream("one", WebCaller())
         hub.set_sessions(stream, [session.id], ())
-        channel = hub.channel(session.id)
+        channel = hub.get_channel(session.id)
         channel.publish(TurnBegan(TurnId("t"), text="Go"))
         channel.publish(TextAdded("Hello"))
         sent = _read(await anext(aiter(stream)))
@@ -62,7 +62,7 @@ async def test_events_in_a_snapshot_are_not_sent_again(store: Store) -> None:
         hub = LiveHub(store, jobs)
         stream = hub.open_stream("one", WebCaller())
         hub.set_sessions(stream, [session.id], ())
-        channel = hub.channel(session.id)
+        channel = hub.get_channel(session.id)
         channel.publish(TurnBegan(TurnId("t"), text="Go"))
         for word in ("one ", "two ", "three"):  # the later ones wait for a tick
             channel.publish(TextAdded(word))

@@ -10,7 +10,7 @@ from tests.web.web_client import begin
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.sessions import NewSession
 from talaria.core.messages import Usage
-from talaria.runtime.turn_environment import monthly_caps
+from talaria.runtime.turn_environment import build_monthly_caps
 from talaria.testing.model_server import ModelServer, Say
 from talaria.testing.wait import until
 
@@ -52,7 +52,7 @@ async def test_caps_and_the_most_expensive_sessions_are_shown(
     assert (await owner.patch("/web/settings", json={"values": caps, "version": version})).status_code == 200
 
     def pay(tx: Transaction) -> None:
-        for cap in monthly_caps(host.application.settings.budget, "alice"):
+        for cap in build_monthly_caps(host.application.settings.budget, "alice"):
             tx.ledger.settle(tx.ledger.reserve([cap], 3_000_000, timedelta(minutes=1)), 2_500_000)
 
     await store.write(pay)

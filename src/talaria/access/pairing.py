@@ -37,7 +37,7 @@ def offer_code(
     if person.user_id in waiting:
         return None
     code = "".join(secrets.choice(_ALPHABET) for _ in range(_LENGTH))
-    if not tx.pairing.offer(person, _hash_code(code, person.platform, _salt(tx)), rules):
+    if not tx.pairing.offer(person, _hash_code(code, person.platform, _ensure_salt(tx)), rules):
         return None
     _save_address(tx, person, address, [*waiting, person.user_id])
     tx.notify(PAIRING_TOPIC)
@@ -66,7 +66,7 @@ def approve_code(
     expired code, which counts as a failure. Raises `Refused` for malformed codes, and while the platform is locked
     after too many failures.
     """
-    found = tx.pairing.approve(platform, _hash_code(_normalize_code(code), platform, _salt(tx)), rules)
+    found = tx.pairing.approve(platform, _hash_code(_normalize_code(code), platform, _ensure_salt(tx)), rules)
     if found is not None:
         _complete(tx, found, person)
     return found
@@ -92,7 +92,7 @@ def refuse_request(tx: Transaction, platform: str, user_id: str) -> None:
         raise NotFound(f"There is no pairing request of `{user_id[:64]}` on {platform}. It may have expired.")
     if platform == WEB:
         remove_waiting_browser(tx, user_id)
-    PAIRING_ADDRESS.delete(tx, _key(platform, user_id))
+    PAIRING_ADDRESS.delete(tx, _build_key(platform, user_id))
     tx.notify(PAIRING_TOPIC)
 
 
@@ -118,7 +118,7 @@ def _complete(tx: Transaction, found: PairedPerson, person: str) -> None:
 
 def _notify(tx: Transaction, person: PairedPerson) -> None:
     """Notify a sender in their chat, if it is known, that the owner has approved their code."""
-    key = _key(person.platform, person.user_id)
+    key = _build_key(person.platform, person.user_id)
     address = PAIRING_ADDRESS.get(tx, key)
     if address is None:
         return
@@ -135,15 +135,15 @@ def _notify(tx: Transaction, person: PairedPerson) -> None:
 
 def _save_address(tx: Transaction, person: PairedPerson, address: Address | None, waiting: list[str]) -> None:
     """Store the chat of a sender while their code is valid, and delete the entries of expired codes."""
-    current_keys = {_key(person.platform, one) for one in waiting}
-    for key in PAIRING_ADDRESS.keys(tx, _key(person.platform, "")):
+    current_keys = {_build_key(person.platform, one) for one in waiting}
+    for key in PAIRING_ADDRESS.keys(tx, _build_key(person.platform, "")):
         if key not in current_keys:
             PAIRING_ADDRESS.delete(tx, key)
     if address is not None:
-        PAIRING_ADDRESS.write(tx, _key(person.platform, person.user_id), address)
+        PAIRING_ADDRESS.write(tx, _build_key(person.platform, person.user_id), address)
 
 
-def _key(platform: str, user_id: str) -> str:
+def _build_key(platform: str, user_id: str) -> str:
     return f"{platform}:{user_id}"
 
 
@@ -154,7 +154,7 @@ def _normalize_code(code: str) -> str:
     return normalized
 
 
-def _salt(tx: Transaction) -> bytes:
+def _ensure_salt(tx: Transaction) -> bytes:
     """Return the salt of this store; created at its first use."""
     salt = PAIRING_SALT.get(tx, SINGLE)
     if salt is None:

@@ -9,7 +9,7 @@ from talaria.contracts.platform import Incoming, Sender
 from talaria.contracts.store import Transaction
 from talaria.core.addresses import Address
 from talaria.sessions.keys import list_user_ids
-from talaria.settings.errors import nearest
+from talaria.settings.errors import find_nearest
 from talaria.settings.model import Settings
 from talaria.settings.sections.chats import ChatNetworkSettings, PersonSettings
 
@@ -50,8 +50,8 @@ class Access:
 
         ``is_paired`` looks up a pairing of the sender. It is called only if no setting decides first.
         """
-        network = self._network(incoming)
-        names = self._names(incoming, ids)
+        network = self._get_network_settings(incoming)
+        names = self._collect_names(incoming, ids)
         if names & set(self._rules.blocked):
             return AccessDenied("blocked")
         if names & set(self._rules.owners):
@@ -80,7 +80,7 @@ class Access:
         rules = [self._command_rules[name] for name in names if name in self._command_rules]
         if not rules:
             return default
-        sender_names = self._names(incoming, ids)
+        sender_names = self._collect_names(incoming, ids)
         return any(ALLOWED in rule or sender_names & rule for rule in rules)
 
     def _is_open(self, incoming: Incoming, network: ChatNetworkSettings) -> bool:
@@ -90,10 +90,10 @@ class Access:
         chat = f"{incoming.address.platform}:{incoming.address.chat_id}"
         return chat in {*self._rules.chats, *_qualify_ids(incoming, network.chats)}
 
-    def _network(self, incoming: Incoming) -> ChatNetworkSettings:
+    def _get_network_settings(self, incoming: Incoming) -> ChatNetworkSettings:
         return self._networks.get(incoming.address.platform, ChatNetworkSettings())
 
-    def _names(self, incoming: Incoming, ids: Collection[str]) -> frozenset[str]:
+    def _collect_names(self, incoming: Incoming, ids: Collection[str]) -> frozenset[str]:
         return self.people.names(incoming.address.platform, {incoming.sender.id, *ids})
 
 
@@ -162,6 +162,6 @@ def list_unknown_names(settings: Settings) -> Iterator[str]:
         kinds = _KINDS if key.startswith("slash_access.") else set()
         for name in names:
             if ":" not in name and name not in settings.people and name not in kinds:
-                near = nearest(name, [*settings.people, *kinds], similarity=0.6)  # names of people are short
+                near = find_nearest(name, [*settings.people, *kinds], similarity=0.6)  # names of people are short
                 advice = f"the nearest is `{near}`" if near else "use PLATFORM:ID, or add the name to `people`"
                 yield f"`access.{key}` names an unknown person, `{name}`; {advice}."

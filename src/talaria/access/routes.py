@@ -54,7 +54,7 @@ class Routes:
                 return RouteChoice(name, route.persona, f"`{name}` matches {_describe(route)}.")
         return RouteChoice()
 
-    def problems(self) -> list[str]:
+    def list_problems(self) -> list[str]:
         """Return one sentence for each route that can't be used."""
         named = sorted(self._routes)
         return [
@@ -64,10 +64,10 @@ class Routes:
         ] + [
             f"{name}: {problem}"
             for name, route in named
-            if route.server and (problem := self.server_problem(route.network))
+            if route.server and (problem := self.find_server_problem(route.network))
         ]
 
-    def server_problem(self, account: str) -> str:
+    def find_server_problem(self, account: str) -> str:
         """Return why a route can't name a server of this network or account; empty if it can."""
         network = self._accounts[account].network or account if account in self._accounts else account
         known = BUILT_IN_PLATFORMS.get(network)

@@ -55,7 +55,7 @@ class Auxiliary:
         summary, _ = await self.answer(_SUMMARY, text, max_tokens=_SUMMARY_TOKENS)
         return summary
 
-    async def title(self, messages: Sequence[Message]) -> str:
+    async def generate_title(self, messages: Sequence[Message]) -> str:
         """Return a title for a session with this beginning."""
         text = "\n\n".join(map(_render_message, messages))[:_PART_LENGTH]
         answer, _ = await self.answer(_TITLE, text, max_tokens=_TITLE_TOKENS)

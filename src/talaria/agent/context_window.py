@@ -131,7 +131,7 @@ class ContextWindow:
         self._stored += fresh
         self._view += [label_message(one.message) for one in fresh] if self._labelled else unwrap_messages(fresh)
         self._bytes += sum(message_length(stored.message) for stored in fresh)
-        self.measured(0)
+        self.record_tokens(0)
         self._memory.use(self, self._bytes * _BYTES_IN_MEMORY + len(self._stored) * _BYTES_PER_MESSAGE)
         return ContextView(list(self._view), self._bytes, labelled=self._labelled)
 
@@ -140,7 +140,7 @@ class ContextWindow:
         self._reset_to(None)
         self._summary = None
 
-    def measured(self, tokens: int) -> None:
+    def record_tokens(self, tokens: int) -> None:
         """Record the tokens of the last call; 0 if the provider doesn't count."""
         self.full = (tokens or self._bytes // _BYTES_PER_TOKEN) > self.limit * _FULL_SHARE
 
@@ -148,7 +148,7 @@ class ContextWindow:
         """Replace the older part by a summary; ``False``, with nothing changed, if that failed."""
         if not self._stored:
             await self.open()
-        upto = self._boundary()
+        upto = self._find_boundary()
         if upto is None:
             return False
         try:
@@ -171,7 +171,7 @@ class ContextWindow:
                 raise MalformedReply("the model returned no usable summary")
         return text
 
-    def _boundary(self) -> int | None:
+    def _find_boundary(self) -> int | None:
         """Return the last message to summarise: the newest third stays, and no call is separated from its result."""
         kept_bytes, budget = 0, int(self.limit * _KEPT_SHARE) * _BYTES_PER_TOKEN
         summarised_to = self._summary.upto if self._summary else 0
@@ -187,7 +187,7 @@ class ContextWindow:
     def _reset_to(self, summary: Summary | None) -> None:
         self.memo.clear()
         self._summary, self._stored = summary, []
-        self._view = [] if summary is None else [_summary_message(summary)]
+        self._view = [] if summary is None else [_make_summary_message(summary)]
         self._bytes = sum(map(message_length, self._view))
 
 
@@ -239,10 +239,10 @@ def estimate_tokens(messages: Sequence[Message]) -> int:
 
 def estimate_shown(rest: Sequence[StoredMessage], summary: Summary | None) -> int:
     """Return the approximate number of tokens of a summary and the messages after it."""
-    return estimate_tokens([*([_summary_message(summary)] if summary else []), *unwrap_messages(rest)])
+    return estimate_tokens([*([_make_summary_message(summary)] if summary else []), *unwrap_messages(rest)])
 
 
-def _summary_message(summary: Summary) -> Message:
+def _make_summary_message(summary: Summary) -> Message:
     text = _OPENING.format(upto=summary.upto) + summary.text
     return Message(role="user", parts=(Text(text),), at=_EPOCH, author="summary")
 

@@ -211,8 +211,8 @@ class _Turn:
             answered, step = await self._stream_reply(request)
         except BaseException:
             # An interrupted call has to be paid for as far as it went.
-            said = structs.replace(request, max_output_tokens=len(self._partial) // 3)
-            spent = estimate_max_cost(said, info, shown) if self._partial else 0
+            partial_request = structs.replace(request, max_output_tokens=len(self._partial) // 3)
+            spent = estimate_max_cost(partial_request, info, shown) if self._partial else 0
             await asyncio.shield(self._environment.budget.settle(hold, spent))
             raise
         if hold is not None:
@@ -258,7 +258,7 @@ class _Turn:
         context = usage.input_tokens + usage.output_tokens
         self._tokens += context
         self._cost += usage.cost_microdollars
-        self._agent.window.measured(context)
+        self._agent.window.record_tokens(context)
         return ModelStep(
             model=answered.choice.model,
             usage=usage,
@@ -273,14 +273,14 @@ class _Turn:
             self._agent.toolbox, self._turn, self._environment, self._control.context
         )
         self._dispatch = dispatch
-        begun = await self._turn.started_calls() if resumed else None
+        begun = await self._turn.read_started_calls() if resumed else None
         results = await dispatch.run(self._calls, begun)
         now = self._agent.clock.now()
-        said = [make_results_message(results, now)]
+        messages = [make_results_message(results, now)]
         if images := dispatch.take_images():
-            said.append(make_pictures_message(images, now))
+            messages.append(make_pictures_message(images, now))
         self._calls = []
-        await self._save(said)
+        await self._save(messages)
         return dispatch
 
     async def _add_joined_messages(self) -> None:

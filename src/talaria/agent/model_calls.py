@@ -110,8 +110,8 @@ class ModelCalls:
     """Calls the first model of a chain, and the next ones if it can't answer.
 
     Text that a person has read is never repeated: an interrupted reply is continued, by the same model or by the next
-    one, and the complete reply joins the pieces. ``heard`` gets every answer and every failure of a model; each call
-    starts with the first model again.
+    one, and the complete reply joins the pieces. ``on_result`` gets every answer and every failure of a model; each
+    call starts with the first model again.
     """
 
     def __init__(
@@ -119,14 +119,14 @@ class ModelCalls:
         chain: Sequence[ModelChoice],
         patience: RetryPolicy | None = None,
         chance: Callable[[], float] | None = None,
-        heard: Callable[[ModelChoice, ProviderError | None], None] = lambda _choice, _error: None,
+        on_result: Callable[[ModelChoice, ProviderError | None], None] = lambda _choice, _error: None,
     ) -> None:
         if not chain:
             raise ValueError("a model chain needs at least one model")
         self._chain = tuple(chain)
         self._patience = patience or RetryPolicy()
         self._chance = chance or _random
-        self._on_result = heard
+        self._on_result = on_result
 
     @property
     def first(self) -> ModelChoice:
@@ -150,12 +150,14 @@ class ModelCalls:
                     self._on_result(choice, None)
                     return
                 except ProviderError as error:
-                    if _reaction(error) is not Reaction.END:
+                    if _choose_reaction(error) is not Reaction.END:
                         self._on_result(choice, error)
                     wait = self._wait_after(error, attempt, call.seconds_left())
-                    if wait is None and (is_last or _reaction(error) is Reaction.END or call.seconds_left() <= 0):
+                    if wait is None and (
+                        is_last or _choose_reaction(error) is Reaction.END or call.seconds_left() <= 0
+                    ):
                         raise
-                    notice = self._notice(wait, index)
+                    notice = self._make_notice(wait, index)
                 if notice:
                     yield notice
                 if wait is None:
@@ -165,7 +167,7 @@ class ModelCalls:
     def _wait_after(self, error: ProviderError, attempt: int, seconds_left: float) -> float | None:
         """Return how long to wait before calling the same model again, or ``None`` for not at all."""
         patience = self._patience
-        if _reaction(error) is not Reaction.RETRY or attempt >= patience.attempts:
+        if _choose_reaction(error) is not Reaction.RETRY or attempt >= patience.attempts:
             return None
         longest = patience.longest_wait.total_seconds()
         backoff = patience.first_wait.total_seconds() * 2 ** (attempt - 1) * (0.5 + self._chance() / 2)
@@ -173,7 +175,7 @@ class ModelCalls:
         wait = max(min(backoff, longest), asked)
         return wait if wait <= longest and wait < seconds_left else None
 
-    def _notice(self, wait: float | None, index: int) -> Noticed | None:
+    def _make_notice(self, wait: float | None, index: int) -> Noticed | None:
         if wait is None:
             return Noticed(f"{self._chain[index].model} can't answer. Trying {self._chain[index + 1].model} instead.")
         if wait < self._patience.silent_wait.total_seconds():
@@ -200,7 +202,7 @@ class ReplySeam:
         self._is_open = False
         return fresh
 
-    def rest(self) -> str:
+    def take_rest(self) -> str:
         """Return the text held back, now that nothing follows."""
         held, self._held = self._held, ""
         return held if self._is_open else ""
@@ -234,7 +236,7 @@ class _Call:
         """Call once, continuing from where the last attempt stopped."""
         sent = "".join(self._sent)
         seam = ReplySeam(sent)
-        replies = choice.provider.reply(self._next_request(choice.model, sent))
+        replies = choice.provider.reply(self._build_next_request(choice.model, sent))
         reply: ModelReply | None = None
         async with aclosing(replies) as events, _Deadline(self._deadline) as deadline:
             while reply is None and (event := await deadline.next_of(events)) is not None:
@@ -246,11 +248,11 @@ class _Call:
                     yield ModelText(text)
         if reply is None:
             raise MalformedReply(f"{choice.provider.name} ended without a reply")
-        if text := self._pass_on(seam.rest()):
+        if text := self._pass_on(seam.take_rest()):
             yield ModelText(text)
         yield ModelAnswer(choice, self._join_pieces(reply) if sent else reply)
 
-    def _next_request(self, model: str, sent: str) -> ModelRequest:
+    def _build_next_request(self, model: str, sent: str) -> ModelRequest:
         messages = self._request.messages
         if sent.strip():
             at = messages[-1].at
@@ -313,7 +315,7 @@ class _Deadline:
             self._waiting.cancel()
 
 
-def _reaction(error: ProviderError) -> Reaction:
+def _choose_reaction(error: ProviderError) -> Reaction:
     return next(REACTIONS[kind] for kind in type(error).__mro__ if kind in REACTIONS)
 
 
@@ -341,7 +343,7 @@ class ModelHealth:
         """Return all called models, by name."""
         return [self._states[name] for name in sorted(self._states)]
 
-    def heard(self, choice: ModelChoice, error: ProviderError | None) -> None:
+    def record_outcome(self, choice: ModelChoice, error: ProviderError | None) -> None:
         """Record an answer, or the reason for its absence."""
         name = f"{choice.provider.name}:{choice.model}"
         before = self._states.get(name, ModelState(name))

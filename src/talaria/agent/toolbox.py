@@ -23,11 +23,11 @@ def describe_tool(tool: Tool) -> ToolSpec:
 
     Descriptions of fields are included; the docstrings of structs and enums are not.
     """
-    return ToolSpec(tool.name, tool.description, _parameters(tool.arguments))
+    return ToolSpec(tool.name, tool.description, _build_parameters(tool.arguments))
 
 
 @lru_cache(_CACHE_SIZE)
-def _parameters(arguments: Any) -> Raw:
+def _build_parameters(arguments: Any) -> Raw:
     schema = msgspec.json.schema(arguments)
     return Raw(msgspec.json.encode(_simplify(schema, schema.get("$defs", {})), order="deterministic"))
 
@@ -40,15 +40,15 @@ def _simplify(schema: Any, definitions: dict[str, Any]) -> Any:
     if "$ref" in schema:
         return _simplify(_resolve_reference(schema, definitions), definitions)
     if _NULL in schema.get("anyOf", ()):
-        return _simplify(_without_null(schema), definitions)
+        return _simplify(_remove_null(schema), definitions)
     return {
-        name: _properties(value, definitions) if name == "properties" else _simplify(value, definitions)
+        name: _simplify_properties(value, definitions) if name == "properties" else _simplify(value, definitions)
         for name, value in schema.items()
         if name not in _NOISE and not (name == "required" and not value)
     }
 
 
-def _properties(properties: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
+def _simplify_properties(properties: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
     return {name: _simplify(value, definitions) for name, value in properties.items()}
 
 
@@ -59,7 +59,7 @@ def _resolve_reference(schema: dict[str, Any], definitions: dict[str, Any]) -> d
     return fixed | {name: value for name, value in schema.items() if name != "$ref"}
 
 
-def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
+def _remove_null(schema: dict[str, Any]) -> dict[str, Any]:
     """Return a schema without null: omitting the value means the same."""
     choices = [choice for choice in schema["anyOf"] if choice != _NULL]
     others = {name: value for name, value in schema.items() if name != "anyOf"}
@@ -89,13 +89,13 @@ class LazyTool:
 
     def proposed_action(self, arguments: Any) -> ProposedAction:
         """Return what these arguments would do."""
-        return self._constructed().proposed_action(arguments)
+        return self._get_tool().proposed_action(arguments)
 
     async def run(self, arguments: Any, call: Call) -> ToolOutput:
         """Run the tool, or raise `ToolFailed`."""
-        return await self._constructed().run(arguments, call)
+        return await self._get_tool().run(arguments, call)
 
-    def _constructed(self) -> Tool:
+    def _get_tool(self) -> Tool:
         if self._tool is None:
             self._tool = self._construct()
         return self._tool

@@ -103,7 +103,7 @@ class SentFileRoutes:
         )  # fmt: skip
 
     async def _list(self, request: ApiRequest) -> Reply:
-        asked = request.asked(SentFilesQuery)
+        asked = request.parse_query(SentFilesQuery)
         objects = await asyncio.to_thread(self._describe_all, asked.session_id)
         session_ids = {one.session_id for one in objects}
         own = await self._store.read(lambda tx: {one for one in session_ids if _may_read(tx, one, request.caller)})

@@ -107,7 +107,7 @@ class ApiKeyVerifier:
         self._keys: Sequence[ApiKey] = ()
         self._read_at: datetime | None = None
 
-    async def caller(self, authorization: str, scope: str) -> ApiCaller:
+    async def authenticate_caller(self, authorization: str, scope: str) -> ApiCaller:
         """Return the sender of this header; raises a `Problem` with 401 for an unknown key, 403 for a missing scope."""
         kind, _, token = authorization.partition(" ")
         caller = self._find(token.strip(), await self._read_keys()) if kind.lower() == "bearer" else None
@@ -154,14 +154,14 @@ class ApiFrontDoor:
         """Return the owner of the request's key; raises a `Problem` for an unknown key or a missing scope."""
         authorization = request.headers.get("authorization", "")
         try:
-            return await self._keys.caller(authorization, scope)
+            return await self._keys.authenticate_caller(authorization, scope)
         except UnknownKey as error:
             raise (await self._failed_keys.refuse(error, request.address)) if authorization else error from error
 
     async def check_again(self, request: ApiRequest, scope: str) -> None:
         """Raise a `Problem` for a key that is known to be revoked."""
         with suppress(StoreError):
-            await self._keys.caller(request.headers.get("authorization", ""), scope)
+            await self._keys.authenticate_caller(request.headers.get("authorization", ""), scope)
 
     def render_problem(self, problem: Problem) -> Reply:
         """Return an error in OpenAI's format."""

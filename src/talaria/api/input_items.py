@@ -156,7 +156,7 @@ def _build_input(read: list[Sequence[Message]], raw_input: Sequence[Raw], param:
         last[:0] = spoken.pop().parts
     if not last:
         raise Problem(f"The last item of `{param}` must be a user message.", param=param, code="invalid_value")
-    stored_items = tuple(_with_id(item) for item in raw_input)
+    stored_items = tuple(_add_id(item) for item in raw_input)
     return ParsedInput(_make_message("user", _require_content(last, param)), tuple(spoken), instructions, stored_items)
 
 
@@ -278,7 +278,7 @@ def _make_text_item(text: str) -> Raw:
     return Raw(_encode(_StoredItem(f"msg_{new_id()}", "user", [{"type": "input_text", "text": text}])))
 
 
-def _with_id(item: Raw) -> Raw:
+def _add_id(item: Raw) -> Raw:
     """Return an item with an id, and with text as a list of parts, as clients expect it."""
     fields = msgspec.json.decode(item)
     kind = fields.setdefault("type", "message")

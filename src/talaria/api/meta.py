@@ -103,7 +103,7 @@ class ModelNames:
             raise make_server_problem(message, HTTPStatus.BAD_GATEWAY, code="model") from error
         return f"{chosen.provider}:{chosen.model}"
 
-    async def names(self) -> list[ModelEntry]:
+    async def list_names(self) -> list[ModelEntry]:
         """Return all names; models of providers that don't answer in time are left out."""
         entries = [ModelEntry(id=AGENT_MODEL)]
         try:
@@ -130,7 +130,7 @@ class ModelRoutes:
         )  # fmt: skip
 
     async def _list(self, _request: ApiRequest) -> Reply:
-        return make_json_reply(ModelList(data=tuple(await self._names.names())))
+        return make_json_reply(ModelList(data=tuple(await self._names.list_names())))
 
     async def _show(self, request: ApiRequest) -> Reply:
         name = request.parts["model"]
@@ -189,30 +189,30 @@ class MetaRoutes:
     def routes(self, others: Sequence[Route]) -> tuple[Route, ...]:
         """Return these routes, which describe themselves and all ``others``."""
         own = (
-            Route(method="GET", path="/health", handler=self._health, summary="Check that the server is alive",
+            Route(method="GET", path="/health", handler=self._get_health, summary="Check that the server is alive",
                   scope=None, reply_type=Health, tag="about"),
-            Route(method="GET", path="/metrics", handler=self._metrics, summary="Metrics for Prometheus",
+            Route(method="GET", path="/metrics", handler=self._get_metrics, summary="Metrics for Prometheus",
                   scope="read", tag="about"),
-            Route(method="GET", path="/v1/capabilities", handler=self._capabilities, summary="List capabilities",
+            Route(method="GET", path="/v1/capabilities", handler=self._get_capabilities, summary="List capabilities",
                   scope="chat", reply_type=Capabilities, tag="about"),
-            Route(method="GET", path="/openapi.json", handler=self._openapi, summary="This API description as OpenAPI",
-                  scope=None, tag="about"),
-            Route(method="GET", path="/docs", handler=self._docs, summary="This API description, as a web page",
+            Route(method="GET", path="/openapi.json", handler=self._get_openapi,
+                  summary="This API description as OpenAPI", scope=None, tag="about"),
+            Route(method="GET", path="/docs", handler=self._get_docs, summary="This API description, as a web page",
                   scope=None, tag="about"),
         )  # fmt: skip
         self._routes = (*others, *own)
         return own
 
-    async def _health(self, _request: ApiRequest) -> Reply:
+    async def _get_health(self, _request: ApiRequest) -> Reply:
         return make_json_reply(Health("ok", self._version, self._request_metrics.uptime))
 
-    async def _metrics(self, _request: ApiRequest) -> Reply:
+    async def _get_metrics(self, _request: ApiRequest) -> Reply:
         turns = sum(one.running for one in self._session_pools)
         agents = sum(map(len, self._session_pools))
         text = self._request_metrics.text(self._version, running=self._running(), turns=turns, agents=agents)
         return Reply(body=text.encode(), content_type=CONTENT_TYPE)
 
-    async def _capabilities(self, request: ApiRequest) -> Reply:
+    async def _get_capabilities(self, request: ApiRequest) -> Reply:
         notices = await asyncio.to_thread(self._notices) if request.caller.may("agent") else ()
         return make_json_reply(
             Capabilities(
@@ -223,16 +223,16 @@ class MetaRoutes:
             )
         )
 
-    async def _openapi(self, _request: ApiRequest) -> Reply:
+    async def _get_openapi(self, _request: ApiRequest) -> Reply:
         return self._description
 
-    async def _docs(self, _request: ApiRequest) -> Reply:
+    async def _get_docs(self, _request: ApiRequest) -> Reply:
         headers = {"content-security-policy": _PAGE_POLICY, "x-content-type-options": "nosniff"}
-        return Reply(body=render_docs_page(self._groups(), self._version), content_type=_HTML, headers=headers)
+        return Reply(body=render_docs_page(self._list_groups(), self._version), content_type=_HTML, headers=headers)
 
     @cached_property
     def _description(self) -> Reply:
-        return make_json_reply(build_openapi(self._groups(), self._version))
+        return make_json_reply(build_openapi(self._list_groups(), self._version))
 
-    def _groups(self) -> tuple[RouteGroup, ...]:
+    def _list_groups(self) -> tuple[RouteGroup, ...]:
         return (describe_api(self._routes), *self._described)

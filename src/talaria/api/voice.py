@@ -109,7 +109,7 @@ class VoiceRoutes:
         )  # fmt: skip
 
     async def _ask(self, request: ApiRequest) -> Reply:
-        seconds = request.asked(AskQuery).seconds
+        seconds = request.parse_query(AskQuery).seconds
         text = request.body.decode(errors="replace").replace("\0", "").strip()
         named = request.headers.get(SESSION_HEADER, "")
         if named:
@@ -140,10 +140,10 @@ class VoiceRoutes:
         running = self._session_pool.jobs.create_task(question.run())
         await asyncio.wait({running}, timeout=min(max(patience, 0.0), _MAX_SECONDS))
         if running.done():
-            return question.result(), question.session_id
+            return question.get_answer(), question.session_id
         promised = not caller.owner and await self._store.write(question.promise)
         if running.done() and (not promised or await self._store.write(question.withdraw_promise)):
-            return question.result(), question.session_id  # it ended in this moment
+            return question.get_answer(), question.session_id  # it ended in this moment
         return _LATER if promised else _NO_HOME, question.session_id
 
 
@@ -163,7 +163,7 @@ class _Question:
             session_id=session_id,
             instructions="" if session_id else _INSTRUCTIONS,
             ended=self._turn_ended,
-            heard=self._hear,
+            on_event=self._handle_event,
         )
         self._turn = ApiTurn(session_pool, request, caller)
         self.session_id = self._turn.session_id
@@ -179,7 +179,7 @@ class _Question:
         if self._end is not None:
             await self._store.write(partial(self._send_late, text=render_turn_end(self._end)))
 
-    def result(self) -> str:
+    def get_answer(self) -> str:
         """Return the answer, or raise the error that ended the turn."""
         if self._error is not None:
             raise self._error
@@ -202,7 +202,7 @@ class _Question:
         reached = [name for name in homes if self._platforms.get(name)]
         return homes[min(reached, key=lambda name: name == WEB)] if reached else None
 
-    def _hear(self, event: TurnEvent) -> None:
+    def _handle_event(self, event: TurnEvent) -> None:
         if isinstance(event, TurnEnd):
             self._end = event
 

@@ -66,7 +66,7 @@ async def serve_api(
     ``on_listening`` gets the address, ``tell`` a notice if requests are still running at shutdown.
     """
     async with SupervisedTaskGroup() as jobs, AsyncExitStack() as stack:
-        app.processes.attend(jobs, stack, always=True)
+        app.processes.supervise_within(jobs, stack, always=True)
         stack.callback(jobs.create_task(app.supervise_background(jobs)).cancel)
         stack.callback(jobs.create_task(follow_settings(app, _log_settings)).cancel)
         serving = open_api(app, jobs, host=host, port=port, hurry=stop.hurry, tell=tell)
@@ -114,7 +114,7 @@ async def open_api(
     keyring = await _open_keyring(app, host)
     builder = _ApiBuilder(app, jobs)
     application = builder.build(keyring, host)
-    for notice in builder.notices():
+    for notice in builder.list_notices():
         log.warning(notice)
     async with AsyncExitStack() as stack:
         stack.push_async_callback(builder.close)
@@ -163,14 +163,14 @@ class _ApiBuilder:
 
     def build(self, keyring: ApiKeyVerifier, host: str) -> ServedApplication:
         """Return the application that answers requests: the API, and the web app unless it is switched off."""
-        api = self.application(keyring, host)
-        return api if self._web_app is None else self._web_app.application(host, api)
+        api = self.build_application(keyring, host)
+        return api if self._web_app is None else self._web_app.build_application(host, api)
 
-    def application(self, keyring: ApiKeyVerifier, host: str) -> HttpApplication:
+    def build_application(self, keyring: ApiKeyVerifier, host: str) -> HttpApplication:
         """Return the application that answers requests."""
         settings = self._application.settings.api
         return HttpApplication(
-            Router(self._routes()),
+            Router(self._build_routes()),
             ApiFrontDoor(keyring),
             IdempotencyStore(self._application.store, new_worker_id()),
             OriginPolicy(
@@ -233,7 +233,7 @@ class _ApiBuilder:
             await self._web_app.drain()
         await self._runner.drain(patience)
         self._run_followers.dismiss()  # clients that follow a run can reconnect later or to another server
-        await self._limits.rest()
+        await self._limits.wait_until_idle()
 
     async def close(self) -> None:
         """Close all sessions and connections."""
@@ -246,12 +246,12 @@ class _ApiBuilder:
     async def _fetch(self, url: str) -> bytes:
         return (await self._fetcher.get(url)).body
 
-    def notices(self) -> tuple[str, ...]:
+    def list_notices(self) -> tuple[str, ...]:
         """Return notices for the owner: whether skills of the working folder are ignored, and why."""
         notice = FolderTrust(self._application.profile.folder).notice(self._folder)
         return (notice,) if notice else ()
 
-    def _routes(self) -> tuple[Route, ...]:
+    def _build_routes(self) -> tuple[Route, ...]:
         names = ModelNames(self._application.models, strict=self._application.settings.api.strict_models)
         pools = (self._session_pool, self._run_pool)
         pictures = ImageStore(self._application.profile.media_folder, self._fetch)
@@ -276,7 +276,7 @@ class _ApiBuilder:
             self._metrics,
             lambda: self._limits.running,
             pools,
-            self.notices,
+            self.list_notices,
             () if self._web_app is None else (describe_web(self._web_app.router.routes),),
         )
         return (*routes, *about.routes(routes))

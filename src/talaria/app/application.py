@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct, field, structs
 
 from talaria.agent.context_window import WindowMemory
-from talaria.app.command_line.subcommands import version
+from talaria.app.command_line.subcommands import format_version
 from talaria.app.log_setup import LOG_NAME, close_log, open_log
 from talaria.app.models import Models
 from talaria.app.profile_admin import ProfileKnowledge, ProfileSettings
@@ -43,7 +43,7 @@ from talaria.settings.model import Settings
 from talaria.settings.profiles import Identity, Profile
 from talaria.settings.secrets import Secrets, list_secret_names
 from talaria.tools.output import SecretMask
-from talaria.tools.workspace import for_commands
+from talaria.tools.workspace import filter_environment
 
 if TYPE_CHECKING:  # imported with the first session that others may watch
     from talaria.runtime.live.control import WatchedTurns
@@ -91,9 +91,9 @@ class TalariaApplication(Struct, frozen=True, kw_only=True):
     @property
     def platforms(self) -> KnownPlatforms:
         """The known networks, and whether each is configured."""
-        from talaria.app.platforms import known_platforms  # noqa: PLC0415 (loaded when networks are listed)
+        from talaria.app.platforms import build_known_platforms  # noqa: PLC0415 (loaded when networks are listed)
 
-        return known_platforms(self.settings, self.secrets)
+        return build_known_platforms(self.settings, self.secrets)
 
     @property
     def zone(self) -> tzinfo | None:
@@ -213,7 +213,7 @@ def open_application(
         profile=profile,
         secrets=secrets,
         environment=environment,
-        given=for_commands(environment, list_secret_names()),
+        given=filter_environment(environment, list_secret_names()),
         store=store,
         models=models,
         mask=mask,
@@ -241,16 +241,16 @@ def _make_networks(admin: ProfileSettings, secrets: Secrets) -> Callable[[], tup
     stored: object = None
     found: tuple[str, ...] = ()
 
-    def networks() -> tuple[str, ...]:
-        from talaria.app.platforms import reachable_platforms  # noqa: PLC0415 (loaded with the first session)
+    def list_networks() -> tuple[str, ...]:
+        from talaria.app.platforms import list_reachable_platforms  # noqa: PLC0415 (loaded with the first session)
 
         nonlocal settings, stored, found
         if settings is not admin.current or stored is not secrets.stored:
             settings, stored = admin.current, secrets.stored
-            found = tuple(reachable_platforms(settings, secrets))
+            found = tuple(list_reachable_platforms(settings, secrets))
         return found
 
-    return networks
+    return list_networks
 
 
 def _open_hooks(profile: Profile, environment: Mapping[str, str]) -> Hooks:
@@ -265,7 +265,7 @@ def _open_hooks(profile: Profile, environment: Mapping[str, str]) -> Hooks:
 
 def _build_identity(settings: Settings, profile: Profile) -> Identity:
     return Identity(
-        version=version().removeprefix("talaria "),
+        version=format_version().removeprefix("talaria "),
         profile=profile.name,
         folder=profile.folder,
         store="PostgreSQL" if settings.store.url else "SQLite",

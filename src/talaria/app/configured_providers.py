@@ -123,7 +123,7 @@ class ConfiguredProviders:
             raise NotFound(
                 f"{problem} Add a server of your own with `talaria config set providers.{name}.base_url URL`."
             )
-        if "{" in account.preset.base_url and (missing := missing_variables(account.preset.base_url)):
+        if "{" in account.preset.base_url and (missing := find_missing_variables(account.preset.base_url)):
             raise Refused(f"{account.preset.title} needs the variable {missing[0]}. Set it in the environment.")
         if not account.preset.base_url:
             raise Refused(f"The provider `{name}` has no address. Set providers.{name}.base_url.")
@@ -156,7 +156,7 @@ class ConfiguredProviders:
         account = self._all.get(name)
         return account is not None and account.preset.free
 
-    def signed_in(self) -> tuple[ConfiguredProvider, ...]:
+    def list_signed_in(self) -> tuple[ConfiguredProvider, ...]:
         """Return the providers that a sign-in gives access to."""
         return tuple(account for account in self._all.values() if self.is_signed_in(account))
 
@@ -165,15 +165,15 @@ class ConfiguredProviders:
         account = self._all.get(name)
         return account is not None and account.local
 
-    def with_keys(self) -> tuple[ConfiguredProvider, ...]:
+    def list_with_keys(self) -> tuple[ConfiguredProvider, ...]:
         """Return the providers that have a key."""
         return tuple(account for account in self._all.values() if account.keys(self._secrets))
 
-    def local_servers(self) -> tuple[ConfiguredProvider, ...]:
+    def list_local_servers(self) -> tuple[ConfiguredProvider, ...]:
         """Return the local servers, running or not."""
         return tuple(account for account in self._all.values() if account.local)
 
-    def keyless(self) -> tuple[ConfiguredProvider, ...]:
+    def list_keyless(self) -> tuple[ConfiguredProvider, ...]:
         """Return the providers with an address that need no key, except local servers."""
         others = (account for account in self._all.values() if not account.local and not account.key_names)
         return tuple(account for account in others if account.preset.base_url and account.preset.access == "key")
@@ -238,7 +238,7 @@ class ListedModels:
         found = self._read().get(provider)
         return found.models.get(model) if found else None
 
-    def first(self, provider: str, now: datetime) -> str:
+    def find_first_model(self, provider: str, now: datetime) -> str:
         """Return the first model of a provider's list, empty if the list is missing or old."""
         return next(iter(self._read()[provider].models), "") if self.is_current(provider, now) else ""
 
@@ -286,10 +286,10 @@ def apply_listed(info: ModelInfo, listed: ListedModel) -> ModelInfo:
 
 def fill_url(url: str, secrets: Secrets) -> str:
     """Return an address with the values of the variables that it names; unset ones stay."""
-    return _VARIABLE.sub(lambda found: _first_value(found[1].split("|"), secrets) or found[0], url)
+    return _VARIABLE.sub(lambda found: _find_first_value(found[1].split("|"), secrets) or found[0], url)
 
 
-def missing_variables(url: str) -> list[str]:
+def find_missing_variables(url: str) -> list[str]:
     """Return the variables that an address still needs."""
     return [found.split("|")[0] for found in _VARIABLE.findall(url)]
 
@@ -302,14 +302,14 @@ def has_access(preset: Preset, secrets: Secrets) -> bool:
         case "entra":
             return all(map(secrets.get, ("AZURE_TENANT_ID", "AZURE_CLIENT_ID", "AZURE_CLIENT_SECRET")))
         case "google":
-            return _google_file(secrets).is_file()
+            return _find_google_file(secrets).is_file()
     return False
 
 
 def explain_missing_access(preset: Preset, secrets: Secrets) -> str:
     """Return what a provider needs for access, or which file of credentials is missing."""
     if preset.access == "google" and secrets.get("GOOGLE_APPLICATION_CREDENTIALS"):
-        return f"GOOGLE_APPLICATION_CREDENTIALS names {_google_file(secrets)}, which isn't a file."
+        return f"GOOGLE_APPLICATION_CREDENTIALS names {_find_google_file(secrets)}, which isn't a file."
     return f"{preset.title} needs {_NEEDED_FOR_ACCESS[preset.access]}."
 
 
@@ -320,31 +320,31 @@ def make_authorizer(preset: Preset, secrets: Secrets, http: HttpPool) -> Request
     from talaria.http_client import bearer_tokens  # noqa: PLC0415 (loaded for a provider in a cloud)
     from talaria.providers import aws_signer  # noqa: PLC0415 (loaded for a provider in a cloud)
 
-    def value(name: str) -> str:
+    def get_value(name: str) -> str:
         return secrets.get(name) or ""
 
     if preset.access == "aws":
         credentials = aws_signer.AwsCredentials(
-            value("AWS_ACCESS_KEY_ID"), value("AWS_SECRET_ACCESS_KEY"), value("AWS_SESSION_TOKEN")
+            get_value("AWS_ACCESS_KEY_ID"), get_value("AWS_SECRET_ACCESS_KEY"), get_value("AWS_SESSION_TOKEN")
         )
-        return aws_signer.AwsSigner(credentials, _first_value(_REGION_VARIABLES, secrets))
+        return aws_signer.AwsSigner(credentials, _find_first_value(_REGION_VARIABLES, secrets))
     if preset.access == "google":
-        return bearer_tokens.BearerToken(bearer_tokens.GoogleTokenRequest(_google_file(secrets)), http)
+        return bearer_tokens.BearerToken(bearer_tokens.GoogleTokenRequest(_find_google_file(secrets)), http)
     request = bearer_tokens.EntraTokenRequest(
-        value("AZURE_TENANT_ID"),
-        value("AZURE_CLIENT_ID"),
-        value("AZURE_CLIENT_SECRET"),
-        value("AZURE_AUTHORITY_HOST") or bearer_tokens.ENTRA_AUTHORITY,
+        get_value("AZURE_TENANT_ID"),
+        get_value("AZURE_CLIENT_ID"),
+        get_value("AZURE_CLIENT_SECRET"),
+        get_value("AZURE_AUTHORITY_HOST") or bearer_tokens.ENTRA_AUTHORITY,
     )
     return bearer_tokens.BearerToken(request, http)
 
 
-def _google_file(secrets: Secrets) -> Path:
+def _find_google_file(secrets: Secrets) -> Path:
     named = secrets.get("GOOGLE_APPLICATION_CREDENTIALS")
     return Path(named).expanduser() if named else Path.home() / _GOOGLE_DEFAULT
 
 
-def _first_value(names: list[str] | tuple[str, ...], secrets: Secrets) -> str:
+def _find_first_value(names: list[str] | tuple[str, ...], secrets: Secrets) -> str:
     return next((found for name in names if (found := secrets.get(name))), "").rstrip("/")
 
 

@@ -22,12 +22,12 @@ from talaria.schedule.heartbeat import HeartbeatPlan, HeartbeatWorker
 from talaria.schedule.job_service import StoredJobService
 from talaria.schedule.job_store import JobRules, PendingRun
 from talaria.schedule.parse_when import read_duration
-from talaria.schedule.recurrence import system_zone
+from talaria.schedule.recurrence import find_system_zone
 from talaria.schedule.run_executor import RunDependencies
 from talaria.schedule.scheduler import Scheduler
 from talaria.settings.model import Settings
 from talaria.tools.sandbox.client_program import end_inside
-from talaria.tools.terminal.shell import plain_argv
+from talaria.tools.terminal.shell import build_plain_argv
 from talaria.tools.workspace import LocalWorkspace
 
 if TYPE_CHECKING:  # imported only for annotations: the application imports this module
@@ -44,7 +44,7 @@ def open_job_service(
 
 
 def _build_rules(settings: Settings, networks: Collection[str], environment: Mapping[str, str]) -> JobRules:
-    return JobRules(settings.cli.time_zone or system_zone(environment), tuple(networks))
+    return JobRules(settings.cli.time_zone or find_system_zone(environment), tuple(networks))
 
 
 def make_job_folder(application: "TalariaApplication") -> Path:
@@ -129,7 +129,7 @@ class _ScriptRunner:
         if not await to_thread(folder.is_dir):
             raise Refused(f"The folder {folder} doesn't exist.")
         workspace = LocalWorkspace(folder, application.given)
-        workspace.tell(context)
+        workspace.set_context(context)
         seconds = application.settings.schedule.script_seconds
         async with AsyncExitStack() as closing:
             sandbox = open_sandbox(self._describe(), (folder,), (), closing)
@@ -141,7 +141,7 @@ class _ScriptRunner:
             except ToolFailed as error:
                 raise Refused(str(error)) from error
             launch = sandbox.call(
-                SandboxCommand(plain_argv(line, sandbox.programs), str(folder), workspace.environment)
+                SandboxCommand(build_plain_argv(line, sandbox.programs), str(folder), workspace.environment)
             )
             closing.push_async_callback(end_inside, launch.end, launch.environment)
             added = [

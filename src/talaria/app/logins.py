@@ -93,7 +93,7 @@ class LoginAuthorizer:
 
     async def _refresh(self, login: StoredLogin) -> StoredLogin:
         """Exchange the refresh token and store the new ones."""
-        server = AuthorizationServer(_stored_client(login), self._http, self._clock)
+        server = AuthorizationServer(_restore_client(login), self._http, self._clock)
         try:
             granted = await server.refresh(login.refresh_token)
         except SignInNeeded as error:
@@ -167,7 +167,7 @@ class ProfileLogins:
         if client_file is not None:
             client, headers = _read_client_file(client, client_file)
         elif not client.client_id and (known := self._store.get(name)):
-            client, headers = _stored_client(known), known.headers
+            client, headers = _restore_client(known), known.headers
         client = run_with_pool(lambda http: self._configure(client, http))
         if not client.client_id:
             raise Refused(_OWN_CLIENT_NEEDED)
@@ -244,7 +244,7 @@ async def store_login(
     store: LoginStore, client: OAuthClient, granted: TokenSet, headers: Mapping[str, str], base_url: str = ""
 ) -> StoredLogin:
     """Store the tokens of a new sign-in and return it."""
-    login = _stored_login(client, granted, headers)
+    login = _build_stored_login(client, granted, headers)
     login = msgspec.structs.replace(login, base_url=base_url or login.base_url)
     async with store.lock(login.name):
         store.put(login)
@@ -261,7 +261,7 @@ async def sign_out(store: LoginStore, name: str, http: HttpPool) -> bool:
         except Refused:  # damaged: nothing to revoke
             login = None
         if login is not None and login.refresh_token and not login.exchange_url:
-            await AuthorizationServer(_stored_client(login), http).revoke(login.refresh_token)
+            await AuthorizationServer(_restore_client(login), http).revoke(login.refresh_token)
         return store.remove(name)
 
 
@@ -336,7 +336,7 @@ def _ask_for_address(client: OAuthClient, surface: SignInSurface, url: str) -> M
     return read_redirect(pasted)
 
 
-def _stored_login(client: OAuthClient, granted: TokenSet, headers: Mapping[str, str]) -> StoredLogin:
+def _build_stored_login(client: OAuthClient, granted: TokenSet, headers: Mapping[str, str]) -> StoredLogin:
     account_id = read_claim(granted.claims, client.account_claim)
     return StoredLogin(
         name=client.name,
@@ -372,7 +372,7 @@ def _apply_grant(login: StoredLogin, granted: TokenSet, now: datetime) -> Stored
     )
 
 
-def _stored_client(login: StoredLogin) -> OAuthClient:
+def _restore_client(login: StoredLogin) -> OAuthClient:
     """Return the client that a sign-in was made with."""
     known = find_login_client(login.name) or OAuthClient(name=login.name, title=login.title, provider="")
     return msgspec.structs.replace(

@@ -5,7 +5,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from talaria.app.command_line.subcommands import overview, version
+from talaria.app.command_line.subcommands import format_overview, format_version
 
 REFUSED = 1
 INTERRUPTED = 130
@@ -39,9 +39,9 @@ def _open_closed_streams() -> None:
 def _dispatch(arguments: list[str], *, own_process: bool) -> int:
     match arguments:
         case ["-h" | "--help" | "help"]:
-            sys.stdout.write(overview() + "\n")
+            sys.stdout.write(format_overview() + "\n")
         case ["-V" | "--version"]:
-            sys.stdout.write(version() + "\n")
+            sys.stdout.write(format_version() + "\n")
         case _:
             return _run_guarded(arguments, own_process=own_process)
     return 0

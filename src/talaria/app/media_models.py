@@ -82,8 +82,11 @@ class MediaModels:
         if not self._application.settings.media.describe_stickers:
             return None
         try:
-            chosen = await self._application.models.chosen()
-            choices = (*self._application.models.auxiliary(chosen), *self._application.models.chain(chosen))
+            chosen = await self._application.models.resolve_default_model()
+            choices = (
+                *self._application.models.build_auxiliary_chain(chosen),
+                *self._application.models.build_chain(chosen),
+            )
         except TalariaError:
             return None
         vision_choices = (choice for choice in choices if choice.info is not None and choice.info.images)

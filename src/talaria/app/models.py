@@ -29,12 +29,12 @@ from talaria.core.messages import Message, Text
 from talaria.http_client.client import HttpPool
 from talaria.http_client.connection import Timeouts
 from talaria.providers.catalogue.lookup import Catalogue
-from talaria.providers.detection import PROBE_LIMIT, LocalServer, ollama_context, probe_local
+from talaria.providers.detection import PROBE_LIMIT, LocalServer, fetch_ollama_context, probe_local
 from talaria.providers.embedded import weights as embedded
 from talaria.providers.embedded.weights import INSTALL, is_installed
 from talaria.providers.presets import Preset, is_preset
 from talaria.settings.environment import process_environment
-from talaria.settings.errors import build_unknown_fault, nearest
+from talaria.settings.errors import build_unknown_fault, find_nearest
 from talaria.settings.model import Settings
 from talaria.settings.secrets import Secrets
 from talaria.settings.sections.providers import ModelFacts, ModelSettings
@@ -142,7 +142,7 @@ class Models:
         """Return all providers, usable or not."""
         return self._configured.all()
 
-    async def chosen(self, model_setting: ModelSettings | None = None) -> ChosenModel:
+    async def resolve_default_model(self, model_setting: ModelSettings | None = None) -> ChosenModel:
         """Return the model to use: by the settings, the first key, a local server, or the built-in one.
 
         Raises `Refused` or `NotFound`, with the next step, if none can be used.
@@ -152,16 +152,16 @@ class Models:
             return await self.choose(
                 model_setting.provider, model_setting.name, "Chosen by the setting `model.provider`."
             )
-        if signed_in := self._configured.signed_in():
+        if signed_in := self._configured.list_signed_in():
             preset = signed_in[0].preset
             why = f"Chosen because you signed in with `talaria login {preset.login}`."
             return await self.choose(preset.name, model_setting.name, why)
-        for account in self._configured.with_keys():
+        for account in self._configured.list_with_keys():
             name, key = account.preset.name, next(iter(account.named_keys(self._secrets)))
             if account.preset.automatic and (model_setting.name or is_preset(name)):
                 why = f"Chosen because {key} is set and `model.provider` is not."
                 return await self.choose(name, model_setting.name, why)
-        for server in await self._local_servers():
+        for server in await self._find_local_servers():
             model = model_setting.name or server.models[0]
             if model in server.models:
                 where = f"{server.preset.title} is running at {server.preset.base_url}"
@@ -180,12 +180,12 @@ class Models:
                 raise Refused(f"The built-in model isn't installed. {INSTALL} installs it.")
             return self._make_chosen(provider, embedded.MODEL, why)
         account = self._configured.get(provider)
-        name = model or DEFAULT_MODELS.get(provider) or await self._first_model(account)
+        name = model or DEFAULT_MODELS.get(provider) or await self._fetch_first_model(account)
         await self._fetch_context_length(account.preset, name)
         await self._fetch_price(account, name)
         return self._make_chosen(provider, name, why)
 
-    def access(self, provider: str) -> tuple[str, str, str]:
+    def get_access(self, provider: str) -> tuple[str, str, str]:
         """Return the base URL, protocol and keys of a provider; the keys are joined with spaces."""
         if provider == embedded.PROVIDER:
             return "", provider, ""
@@ -214,19 +214,19 @@ class Models:
         """Return whether models of a provider can be named as ``name:MODEL``."""
         return name == embedded.PROVIDER or name in self._configured.names()
 
-    def chain(self, first: ChosenModel) -> tuple[ModelChoice, ...]:
+    def build_chain(self, first: ChosenModel) -> tuple[ModelChoice, ...]:
         """Return the model that answers, followed by its fallbacks."""
         return self._build_choices([(first.provider, first.model)])
 
-    def auxiliary(self, first: ChosenModel) -> tuple[ModelChoice, ...]:
+    def build_auxiliary_chain(self, first: ChosenModel) -> tuple[ModelChoice, ...]:
         """Return the models for titles, summaries and judgements; those that answer, if the chosen one is unusable."""
         chosen = self._settings.model.auxiliary
         usable = self._list_usable([chosen]) if chosen else []
         return self._build_choices(usable or [(first.provider, first.model)])
 
-    async def listing(self, *, local_only: bool = False) -> ModelListing:
+    async def list_models(self, *, local_only: bool = False) -> ModelListing:
         """Ask every usable provider for its models, in parallel."""
-        servers = await self._local_servers()
+        servers = await self._find_local_servers()
         found = [
             self._make_usable(server.preset.name, name, local=True) for server in servers for name in server.models
         ]
@@ -237,9 +237,9 @@ class Models:
         remote = [
             account
             for account in (
-                *self._configured.signed_in(),
-                *self._configured.with_keys(),
-                *self._configured.keyless(),
+                *self._configured.list_signed_in(),
+                *self._configured.list_with_keys(),
+                *self._configured.list_keyless(),
             )
             if account.preset.lists_models
         ]
@@ -252,10 +252,10 @@ class Models:
         return ModelListing((*names, *found), tuple(trouble for _, trouble in answers if trouble))
 
     async def get_cached_listing(self) -> ModelListing:
-        """Return the last `listing`, refreshed after a minute; for completion, which asks on every keystroke."""
+        """Return the last result of `list_models`, refreshed after a minute; completion asks on every keystroke."""
         now = SystemClock().now()
         if self._recent is None or now - self._recent[0] > _LISTING_MAX_AGE:
-            self._recent = now, await self.listing()
+            self._recent = now, await self.list_models()
         return self._recent[1]
 
     def info(self, model: str, provider: str = "") -> ModelInfo:
@@ -285,7 +285,7 @@ class Models:
         if model not in self._context_lengths or now - self._context_lengths[model][0] > _LISTING_MAX_AGE:
             self._context_lengths[model] = (
                 now,
-                await ollama_context(self._http, preset.base_url, model, self._probe_limit),
+                await fetch_ollama_context(self._http, preset.base_url, model, self._probe_limit),
             )
 
     async def _fetch_price(self, account: ConfiguredProvider, model: str) -> None:
@@ -315,7 +315,7 @@ class Models:
         await self._http.close()
 
     async def _find_by_name(self, name: str) -> ChosenModel:
-        listing = await self.listing()
+        listing = await self.list_models()
         found = [one for one in listing.models if _matches_model(one.model, name)]
         if len(found) > 1:
             names = ", ".join(f"`{one.provider}:{one.model}`" for one in found)
@@ -330,7 +330,7 @@ class Models:
         if trouble:
             raise Refused(f"{trouble} Nothing was changed.")
         if not any(_matches_model(one, chosen.model) for one in offered):
-            close = nearest(chosen.model, offered)
+            close = find_nearest(chosen.model, offered)
             hint = f"the nearest is `{close}`" if close else f"`talaria models` lists the models of {chosen.provider}"
             raise NotFound(f"{chosen.provider} has no model `{chosen.model}`; {hint}.")
 
@@ -360,18 +360,20 @@ class Models:
             usable.append((provider, model))
         return usable
 
-    async def _local_servers(self) -> list[LocalServer]:
+    async def _find_local_servers(self) -> list[LocalServer]:
         if self._local is None:
-            presets = tuple(account.preset for account in self._configured.local_servers())
+            presets = tuple(account.preset for account in self._configured.list_local_servers())
             self._local = await probe_local(self._http, presets, self._probe_limit)
         return self._local
 
-    async def _first_model(self, account: ConfiguredProvider) -> str:
+    async def _fetch_first_model(self, account: ConfiguredProvider) -> str:
         """Return the first model that a provider lists.
 
         Raises `ProviderError` if it does not answer, and `NotFound` if it lists none.
         """
-        if account.preset.access == "login" and (name := self._listed.first(account.preset.name, SystemClock().now())):
+        if account.preset.access == "login" and (
+            name := self._listed.find_first_model(account.preset.name, SystemClock().now())
+        ):
             return name  # asked once a day, not for each message
         lists = account.preset.lists_models
         models = await self._configured.open(account, self._http, _CHECK_TIMEOUTS).models() if lists else []
@@ -419,9 +421,9 @@ class ProfileModels:
         self._secrets = secrets
         self._cache = cache
 
-    def chosen(self) -> ChosenModel:
+    def resolve_default_model(self) -> ChosenModel:
         """Return the model that answers; raises `Refused` or `NotFound`, with the next step, if there is none."""
-        return self._run(Models.chosen)
+        return self._run(Models.resolve_default_model)
 
     def find(self, query: str) -> ChosenModel:
         """Return the model for ``NAME``, ``PROVIDER:NAME`` or ``PROVIDER``, if it can be used."""
@@ -431,9 +433,9 @@ class ProfileModels:
         """Ask a model for a few tokens and return what it answered; raises `ProviderError` or `TimeoutError`."""
         return self._run(lambda models: asyncio.wait_for(models.ask(chosen), seconds))
 
-    def listing(self, *, local_only: bool = False) -> ModelListing:
+    def list_models(self, *, local_only: bool = False) -> ModelListing:
         """Ask the providers for every usable model."""
-        return self._run(lambda models: models.listing(local_only=local_only))
+        return self._run(lambda models: models.list_models(local_only=local_only))
 
     def catalogue(self) -> tuple[ModelInfo, ...]:
         """Return every model in the catalogue, usable or not."""
@@ -483,15 +485,15 @@ async def _request_short_reply(provider: Provider, model: str) -> str:
     """Request a reply of a few tokens and return the beginning of its text, empty if the model only thinks."""
     message = Message(role="user", parts=(Text(_QUESTION),), at=SystemClock().now())
     request = ModelRequest(model=model, messages=(message,), max_output_tokens=_MAX_TOKENS)
-    said = ""
+    reply = ""
     async with aclosing(provider.reply(request)) as events:
         async for event in events:
             match event:
                 case ModelText(text):
-                    said += text
+                    reply += text
                 case ModelReply(message=whole):
-                    said = whole.text
-            if len(said.strip()) > _SHOWN_CHARACTERS:
+                    reply = whole.text
+            if len(reply.strip()) > _SHOWN_CHARACTERS:
                 break
-    line = " ".join(said.split())
+    line = " ".join(reply.split())
     return f"{line[:_SHOWN_CHARACTERS].rstrip()} …" if len(line) > _SHOWN_CHARACTERS else line

@@ -52,7 +52,7 @@ def _is_account_set_up(settings: Settings, secrets: Secrets, name: str) -> bool:
     return account.has_secrets(secrets.get)
 
 
-def enabled_platforms(settings: Settings, secrets: Secrets) -> list[str]:
+def list_enabled_platforms(settings: Settings, secrets: Secrets) -> list[str]:
     """Return the accounts to serve: built-in networks with their secrets, others that the settings name."""
     built_in = [name for name, known in BUILT_IN_PLATFORMS.items() if known.secrets and _has_secrets(name, secrets)]
     named = [name for name in settings.platforms if _is_account_set_up(settings, secrets, name)]
@@ -60,15 +60,15 @@ def enabled_platforms(settings: Settings, secrets: Secrets) -> list[str]:
     return [name for name in (*built_in, *named) if name not in off]
 
 
-def reachable_platforms(settings: Settings, secrets: Secrets) -> list[str]:
+def list_reachable_platforms(settings: Settings, secrets: Secrets) -> list[str]:
     """Return everything that messages can be sent to: the served networks, then the web app."""
-    return [*enabled_platforms(settings, secrets), *([WEB] if settings.api.web else [])]
+    return [*list_enabled_platforms(settings, secrets), *([WEB] if settings.api.web else [])]
 
 
-def known_platforms(settings: Settings, secrets: Secrets) -> KnownPlatforms:
+def build_known_platforms(settings: Settings, secrets: Secrets) -> KnownPlatforms:
     """Return the networks and the web app, and whether each is configured."""
     built_in = {name: _has_secrets(name, secrets) for name, known in BUILT_IN_PLATFORMS.items() if known.secrets}
-    configured = built_in | dict.fromkeys(enabled_platforms(settings, secrets), True) | {WEB: settings.api.web}
+    configured = built_in | dict.fromkeys(list_enabled_platforms(settings, secrets), True) | {WEB: settings.api.web}
     forms = {name: known.command for name, known in BUILT_IN_PLATFORMS.items()}
     forms |= {name: forms[one.network] for name, one in settings.platforms.items() if one.network in forms}
     return KnownPlatforms(configured, forms)
@@ -93,7 +93,7 @@ def open_platform(account: PlatformAccount) -> Platform:
 def load_network_setups() -> "dict[str, NetworkSetup]":
     """Load what setup and doctor know about each network: built-in ones, and other packages' that declare it."""
     found = {name: load_module(f"talaria.platforms.{name}.setup").SETUP for name in BUILT_IN_PLATFORMS}
-    for point in _entry_points(_SETUP_GROUP):
+    for point in _list_entry_points(_SETUP_GROUP):
         try:
             found.setdefault(point.name, point.load())
         except (ImportError, AttributeError) as error:
@@ -108,16 +108,16 @@ def _has_secrets(name: str, secrets: Secrets) -> bool:
 @cache
 def _list_plugins() -> frozenset[str]:
     # Scanning the installed packages takes milliseconds, and every session needs the result.
-    return frozenset(point.name for point in _entry_points(_ENTRY_POINT_GROUP))
+    return frozenset(point.name for point in _list_entry_points(_ENTRY_POINT_GROUP))
 
 
 def _load_plugin(name: str) -> _OpenPlatform:
-    for point in _entry_points(_ENTRY_POINT_GROUP).select(name=name):
+    for point in _list_entry_points(_ENTRY_POINT_GROUP).select(name=name):
         return cast("_OpenPlatform", point.load())
     raise NotFound(f"There is no adapter for the network `{name}`.")
 
 
-def _entry_points(group: str) -> "EntryPoints":
+def _list_entry_points(group: str) -> "EntryPoints":
     from importlib.metadata import entry_points  # noqa: PLC0415 (loaded when another network is named)
 
     return entry_points(group=group)
@@ -133,11 +133,11 @@ class ProfileNetworks:
 
     def names(self) -> list[str]:
         """Return the names of the configured networks."""
-        return enabled_platforms(self._settings, self._secrets)
+        return list_enabled_platforms(self._settings, self._secrets)
 
     def targets(self) -> list[str]:
         """Return everything that messages can be sent to: the configured networks, then the web app."""
-        return reachable_platforms(self._settings, self._secrets)
+        return list_reachable_platforms(self._settings, self._secrets)
 
     def setups(self) -> "Mapping[str, NetworkSetup]":
         """Load the setup of all networks."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 from msgspec import Struct, structs
 
 from talaria.app.session.memory import open_memories
-from talaria.app.session.toolsets import list_toolsets, skill_folders
+from talaria.app.session.toolsets import list_skill_folders, list_toolsets
 from talaria.contracts.memory import MEMORY_KINDS, MemoryBook, MemoryEntry, MemoryItem, MemoryKind, MemorySource
 from talaria.contracts.stores.sessions import Viewer
 from talaria.contracts.tool import ToolsetState
@@ -19,7 +19,7 @@ from talaria.settings.load import load as load_file
 from talaria.settings.model import LiveSettings, Settings, SurfaceSettings
 from talaria.settings.profiles import Profile
 from talaria.settings.schema import Setting, split_key, variable
-from talaria.tools.memory.notebook import Memories, entries_size, rank_by_words
+from talaria.tools.memory.notebook import Memories, measure_entries, rank_by_words
 from talaria.tools.skills.registry import SkillRegistry
 
 if TYPE_CHECKING:  # loaded with the first checkpoint or consolidation, and when skills are managed
@@ -60,7 +60,7 @@ class ProfileSettings(LiveSettings):
         """Return every setting."""
         loaded = load_file(self._profile, self._environment)
         return [
-            Setting(field.key, field.shown(value), field.doc, value == field.default)
+            Setting(field.key, field.format_value(value), field.doc, value == field.default)
             for field, value in loaded.values()
         ]
 
@@ -140,11 +140,11 @@ class ProfileKnowledge(Struct, frozen=True):
 
     def skill_source(self, name: str) -> str:
         """Return the SKILL.md of a skill of the profile, or raise `Refused`."""
-        return _refusing(lambda: self._skill_editor.read_source(name))
+        return _run_or_refuse(lambda: self._skill_editor.read_source(name))
 
     def save_skill(self, name: str, before: str, text: str) -> None:
         """Replace the SKILL.md of a skill that is ``before`` until now; without that, create a skill."""
-        _refusing(lambda: self._skill_editor.write_source(name, before, text))
+        _run_or_refuse(lambda: self._skill_editor.write_source(name, before, text))
 
     @property
     def memory(self) -> "ProfileMemory":
@@ -157,14 +157,14 @@ class ProfileKnowledge(Struct, frozen=True):
 
     def personalities(self) -> Mapping[str, str]:
         """Return the first line of each personality, by name."""
-        return personalities(self.profile.folder)
+        return list_personalities(self.profile.folder)
 
     @property
     def _skill_editor(self) -> "SkillEditor":
         from talaria.tools.skills.editor import SkillEditor  # noqa: PLC0415 (loaded when a skill is edited)
 
         tools = self.settings.tools
-        roots = skill_folders(self.profile, self.project, tools.skill_folders, self.environment)
+        roots = list_skill_folders(self.profile, self.project, tools.skill_folders, self.environment)
         return SkillEditor(SkillRegistry(roots, tools.disabled_skills))
 
 
@@ -179,7 +179,7 @@ class ProfileMemory(Struct, frozen=True):
 
     def books(self, viewer: Viewer) -> Sequence[MemoryBook]:
         """Return the entries of a viewer, by kind."""
-        return [self._book(viewer, kind) for kind in MEMORY_KINDS]
+        return [self._read_book(viewer, kind) for kind in MEMORY_KINDS]
 
     def people(self) -> Sequence[str]:
         """Return the people other than the owner about whom something is remembered."""
@@ -187,13 +187,13 @@ class ProfileMemory(Struct, frozen=True):
 
     def edit(self, viewer: Viewer, kind: MemoryKind, old: str, new: str) -> None:
         """Replace, add or remove an entry; raises `Refused` with the reason if that is refused."""
-        book = self.memories.notebook(viewer, kind, _BY_PERSON)
+        book = self.memories.open_notebook(viewer, kind, _BY_PERSON)
         if old and new:
-            _refusing(lambda: book.replace(old, new))
+            _run_or_refuse(lambda: book.replace(old, new))
         elif old:
-            _refusing(lambda: book.remove(old))
+            _run_or_refuse(lambda: book.remove(old))
         else:
-            _refusing(lambda: book.add(new))
+            _run_or_refuse(lambda: book.add(new))
 
     def forget(self, part: str, viewer: Viewer) -> str:
         """Remove the only memory entry that contains this text or has this id, and return it.
@@ -209,7 +209,7 @@ class ProfileMemory(Struct, frozen=True):
         if len(found) > 1:
             listed = "\n".join(f"- {one.text}" for one in found)
             raise Ambiguous(f"Several entries contain `{part}`. Type more of the one to forget:\n\n{listed}")
-        _refusing(lambda: self.memories.provider.remove(viewer, found[0]))
+        _run_or_refuse(lambda: self.memories.provider.remove(viewer, found[0]))
         return found[0].text
 
     async def find(self, query: str, viewer: Viewer) -> Sequence[MemoryItem]:
@@ -219,15 +219,15 @@ class ProfileMemory(Struct, frozen=True):
         entries = await to_thread(self.memories.provider.entries, viewer)
         found = rank_by_words(query, entries)
         if Meaning.is_installed() and entries:
-            near = await Meaning().nearness(query, [one.text for one in entries])
+            near = await Meaning().compute_similarity(query, [one.text for one in entries])
             close = sorted(zip(near, entries, strict=True), key=lambda pair: -pair[0])
-            found += [one for nearness, one in close if nearness >= _NEAR and one not in found]
+            found += [one for similarity, one in close if similarity >= _NEAR and one not in found]
         return [_show_entry(one) for one in found]
 
-    def _book(self, viewer: Viewer, kind: MemoryKind) -> MemoryBook:
-        book = self.memories.notebook(viewer, kind)
+    def _read_book(self, viewer: Viewer, kind: MemoryKind) -> MemoryBook:
+        book = self.memories.open_notebook(viewer, kind)
         entries = book.entries()
-        size = entries_size([one.text for one in entries])
+        size = measure_entries([one.text for one in entries])
         return MemoryBook(kind=kind, entries=tuple(map(_show_entry, entries)), size=size, limit=book.limit)
 
 
@@ -240,11 +240,11 @@ def read_personality(folder: Path, name: str) -> str:
     if own is not None:
         return own.decode(errors="replace").strip()
     if name not in BUILT_IN_PERSONALITIES:
-        raise NotFound(f"There is no personality `{name}`. Available: {', '.join(sorted(personalities(folder)))}.")
+        raise NotFound(f"There is no personality `{name}`. Available: {', '.join(sorted(list_personalities(folder)))}.")
     return BUILT_IN_PERSONALITIES[name]
 
 
-def personalities(folder: Path) -> Mapping[str, str]:
+def list_personalities(folder: Path) -> Mapping[str, str]:
     """Return the first line of each personality, by name."""
     own = {file.stem: read_personality(folder, file.stem) for file in (folder / "personalities").glob("*.md")}
     return {name: text.partition("\n")[0] for name, text in sorted({**BUILT_IN_PERSONALITIES, **own}.items())}
@@ -275,7 +275,7 @@ def apply_persona(settings: Settings, request: OpenRequest, stored: str) -> tupl
     return settings, structs.replace(request, persona=name, identity=request.identity or persona.instructions)
 
 
-def _refusing(work: Callable[[], T]) -> T:
+def _run_or_refuse(work: Callable[[], T]) -> T:
     """Return the result of some work of a tool; its failure becomes `Refused`, as a sentence."""
     try:
         return work()

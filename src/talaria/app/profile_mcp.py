@@ -30,9 +30,9 @@ class ProfileMcp:
 
     def save(self, name: str, values: Mapping[str, Any]) -> None:
         """Write the settings of a server, in place of others of that name; defaults are left out."""
-        from talaria.settings.edit import edit_values, file_version  # noqa: PLC0415 (loaded for a change: needs tomlkit)
+        from talaria.settings.edit import compute_file_version, edit_values  # noqa: PLC0415 (loaded for a change: needs tomlkit)
 
-        version = file_version(read_source(self._profile.config_file).text)
+        version = compute_file_version(read_source(self._profile.config_file).text)
         table: dict[str, Any] = {format_key(("mcp", name)): None} if name in self._read_servers() else {}
         fields = {format_key(("mcp", name, field)): value for field, value in values.items() if value}
         edit_values(self._profile, table | fields, version)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import Struct, structs
 
-from talaria.app.session.toolsets import list_command_folders, skill_folders
+from talaria.app.session.toolsets import list_command_folders, list_skill_folders
 from talaria.commands.registry import REGISTRY, load_custom_commands
 from talaria.contracts.skills import (
     NO_USAGE,
@@ -20,7 +20,7 @@ from talaria.contracts.skills import (
     SkillUsage,
 )
 from talaria.core.errors import NotFound, Refused, ToolFailed
-from talaria.core.text_diff import text_diff
+from talaria.core.text_diff import diff_texts
 from talaria.settings.load import load
 from talaria.settings.model import Settings, ToolSettings
 from talaria.settings.profiles import Profile
@@ -108,27 +108,27 @@ class ProfileSkills(Struct, frozen=True, kw_only=True):
     def list_offers(self, source: str, ref: str = "") -> Sequence[SkillOffer]:
         """Fetch a source and return the skills in it."""
         with refusing(), _open_source(source, ref) as opened:
-            return [_describe_offer(opened, folder) for folder in opened.skill_folders()]
+            return [_describe_offer(opened, folder) for folder in opened.find_skill_folders()]
 
     def fetch(
         self, source: str, names: Sequence[str] = (), *, ref: str = "", every: bool = False
     ) -> Sequence[SkillChange]:
         """Fetch the named skills of a source, or its only one, for `apply`."""
         with refusing(), _open_source(source, ref) as opened:
-            offers = {folder: _describe_offer(opened, folder) for folder in opened.skill_folders()}
+            offers = {folder: _describe_offer(opened, folder) for folder in opened.find_skill_folders()}
             if not offers:
                 raise Refused(f"{source} contains no skill: no folder in it has a {HEAD}.")
             return [self._prepare(opened, folder) for folder in _choose(offers, names, source, every=every)]
 
     def fetch_update(self, name: str) -> SkillChange | None:
         """Fetch an installed skill again; ``None`` if it hasn't changed."""
-        record = self._registry.records.all().get(name)
+        record = self._registry.records.read_all().get(name)
         if record is None:
             self.get(name)
             raise Refused(f"`{name}` wasn't installed from a source, so there is nothing to update it from.")
         origin = record.origin
         with refusing(about=f"`{name}`: "), _open_source(origin.source, origin.ref) as opened:
-            if origin.path not in opened.skill_folders():
+            if origin.path not in opened.find_skill_folders():
                 raise Refused(f"{origin.source} no longer contains `{name}` in {origin.path or 'its top folder'}.")
             change = self._prepare(opened, origin.path)
         if change.name != name:
@@ -178,12 +178,12 @@ class ProfileSkills(Struct, frozen=True, kw_only=True):
     @property
     def _registry(self) -> SkillRegistry:
         tools = self.settings.tools
-        folders = skill_folders(self.profile, self.project, tools.skill_folders, self.environment)
+        folders = list_skill_folders(self.profile, self.project, tools.skill_folders, self.environment)
         return SkillRegistry(folders, tools.disabled_skills)
 
     def _find(self, name: str) -> Skill:
         self.get(name)
-        found = [skill for skill in self._registry.all_skills() if skill.document.name == name]
+        found = [skill for skill in self._registry.list_all_skills() if skill.document.name == name]
         if not found:
             raise Refused(f"`{name}` can't be used: {self.get(name).problem}")
         return found[0]
@@ -222,7 +222,7 @@ class ProfileSkills(Struct, frozen=True, kw_only=True):
     def _read_records(self) -> Mapping[str, InstalledSkill]:
         """Return the records of installed skills; none if they can't be read, which each skill reports as problem."""
         try:
-            return self._registry.records.all()
+            return self._registry.records.read_all()
         except ToolFailed:
             return {}
 
@@ -246,14 +246,16 @@ class ProfileSkills(Struct, frozen=True, kw_only=True):
         files = source.read_skill(folder)
         document = read_document(_check_head(files))
         name, registry = document.name, self._registry
-        own = next((one for one in registry.all_skills() if one.document.name == name and registry.is_own(one)), None)
-        record = registry.records.all().get(name)
+        own = next(
+            (one for one in registry.list_all_skills() if one.document.name == name and registry.is_own(one)), None
+        )
+        record = registry.records.read_all().get(name)
         if own is not None and record is None:
             raise Refused(f"There is a skill `{name}` of your own in {own.folder}. Rename or remove it first.")
         return SkillChange(
             name=name,
             about=document.description,
-            origin=source.origin(folder),
+            origin=source.make_origin(folder),
             digest=compute_digest(files),
             audit=self._audit(files),
             files=files,
@@ -350,7 +352,7 @@ def _diff_files(before: Mapping[str, tuple[bytes, bool]], after: Mapping[str, tu
         if b"\0" in old[0] + new[0]:
             body = f"@@ binary file: {len(old[0]):,} bytes before, {len(new[0]):,} after @@"
         else:
-            body = text_diff(old[0].decode("utf-8", "replace"), new[0].decode("utf-8", "replace"))
+            body = diff_texts(old[0].decode("utf-8", "replace"), new[0].decode("utf-8", "replace"))
         if old[1] != new[1] and path in before and path in after:
             body = f"@@ it is {'now' if new[1] else 'no longer'} executable @@\n{body}".rstrip()
         parts.append(f"{header}\n{body}")

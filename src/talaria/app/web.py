@@ -25,8 +25,8 @@ from talaria.http.errors import Problem
 from talaria.http.idempotency import IdempotencyStore
 from talaria.http.routing import OriginPolicy, Receive, Reply, RequestLimiter, Route, Router, Scope, Send
 from talaria.http_client.client import HttpPool
-from talaria.runtime.turn_environment import monthly_caps
-from talaria.tools.output import FullOutputs, readable
+from talaria.runtime.turn_environment import build_monthly_caps
+from talaria.tools.output import FullOutputs, make_readable
 from talaria.web.assets import SECURITY_HEADERS, Assets
 from talaria.web.changes import PageChannels, SessionListWatcher
 from talaria.web.conversations import WebConversations, follow_pending_work
@@ -96,7 +96,7 @@ class WebApp:
         self._handoffs = HandoffWorker(
             app.store, WebHandoffTarget(self._conversations, jobs, self._session_list.check_soon)
         )
-        self.router = Router(self._routes())
+        self.router = Router(self._build_routes())
 
     def _open_push(self) -> PushSender | None:
         if find_spec("cryptography") is None:
@@ -104,7 +104,7 @@ class WebApp:
         key_file = self._app.profile.folder / "push-key.pem"
         return PushSender(self._app.store, key_file, self._http.send, lambda: self._app.settings.api.push_hosts)
 
-    def application(self, host: str, api: HttpApplication) -> "CombinedApplication":
+    def build_application(self, host: str, api: HttpApplication) -> "CombinedApplication":
         """Return the application that answers requests to the web app and to the API."""
         settings = self._app.settings.api
         web = HttpApplication(
@@ -146,7 +146,7 @@ class WebApp:
     async def drain(self) -> None:
         """End all streams, and wait for running turns."""
         self._hub.end_streams()
-        await self._conversations.rest()
+        await self._conversations.wait_until_idle()
 
     async def close(self) -> None:
         """Close all streams and conversations."""
@@ -163,9 +163,9 @@ class WebApp:
         async with asyncio.timeout(self._app.settings.voice.seconds):
             return await transcriber.transcribe(file, media_type)
 
-    async def _default_model(self) -> str:
+    async def _find_default_model(self) -> str:
         try:
-            return (await self._app.models.chosen()).model
+            return (await self._app.models.resolve_default_model()).model
         except TalariaError:
             return ""
 
@@ -187,14 +187,14 @@ class WebApp:
             for result in results
         ]
 
-    def _routes(self) -> tuple[Route, ...]:
+    def _build_routes(self) -> tuple[Route, ...]:
         store, limit = self._app.store, round(self._app.settings.media.file_megabytes * _MEGABYTE)
         sign_in = SignInRoutes(
             store,
             self._app.identity.version,
             self._assets.digest,
             self._commands.commands,
-            self._default_model,
+            self._find_default_model,
             lambda: bool(self._app.settings.voice.transcribe),
         )
         return (
@@ -205,7 +205,7 @@ class WebApp:
             *FileRoutes(store, self._web_files, limit, self._transcribe).routes(),
             *PushRoutes(store, self._push).routes(),
             *HomeRoutes(store, lambda: self._app.schedules).routes(),
-            *UsageRoutes(store, lambda person: monthly_caps(self._app.settings.budget, person)).routes(),
+            *UsageRoutes(store, lambda person: build_monthly_caps(self._app.settings.budget, person)).routes(),
             *BackgroundRoutes(store).routes(),
             *AgentBrowserRoutes(store, self._app.browsers).routes(),
             *GatewayRoutes(store).routes(),
@@ -292,8 +292,8 @@ class StoredSessionFiles:
 
     def read_output(self, session_id: SessionId, file_name: str) -> str | None:
         """Return the stored output of a tool, without secrets; ``None`` if there is none with this name."""
-        file = self._outputs.folder_of(session_id) / file_name
+        file = self._outputs.find_folder(session_id) / file_name
         if not _OUTPUT_NAME.fullmatch(file_name) or not file.is_file():
             return None
         with file.open("rb") as stored:
-            return self._app.mask(readable(stored.read(_LONGEST_OUTPUT)))
+            return self._app.mask(make_readable(stored.read(_LONGEST_OUTPUT)))

@@ -46,7 +46,7 @@ def describe_discovery(found: Discovery) -> list[str]:
     """Return lines about keys, servers and the configured model, which is not queried."""
     lines = [line for line in (_describe_keys(found), _describe_servers(found)) if line]
     if found.chosen is None:
-        trouble = _first_sentence(found.trouble) if found.trouble else "No model is configured yet."
+        trouble = _take_first_sentence(found.trouble) if found.trouble else "No model is configured yet."
         return [*lines, *([] if lines else [_BUILT_IN[found.embedded]]), trouble]
     if found.chosen.limits:
         return [*lines, _USING_BUILT_IN]
@@ -71,6 +71,6 @@ def _count_models(number: int) -> str:
     return "1 model" if number == 1 else f"{number} models"
 
 
-def _first_sentence(text: str) -> str:
+def _take_first_sentence(text: str) -> str:
     """Return the first sentence of an explanation."""
     return f"{text.partition('. ')[0].rstrip('.')}."

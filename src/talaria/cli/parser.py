@@ -69,7 +69,7 @@ class Parser(argparse.ArgumentParser):
     def _find_unknown_flags(self) -> list[str]:
         """Return the options that were given and don't exist: argparse reports a missing argument before them."""
         given = [token.partition("=")[0] for token in self._tokens if token.startswith("--")]
-        return [flag for flag in given if flag.strip("-") and flag not in _flags(self, None)]
+        return [flag for flag in given if flag.strip("-") and flag not in _list_flags(self, None)]
 
     def format_help(self) -> str:
         """Return the help, with the global options on one line."""
@@ -79,7 +79,7 @@ class Parser(argparse.ArgumentParser):
         if action.choices is None or value in action.choices:
             return
         choices = [str(choice) for choice in action.choices]
-        close = _nearest(str(value), choices)
+        close = _find_nearest(str(value), choices)
         what = "action" if isinstance(action.choices, Mapping) else f"choice for {_format_name(action)}"
         self.error(
             f"`{value}` isn't a valid {what}. " + (f"Did you mean `{close}`?" if close else _list_choices(choices))
@@ -95,8 +95,8 @@ class Parser(argparse.ArgumentParser):
 
     def _suggest_flag(self, rest: list[str], parsed: argparse.Namespace) -> str:
         wrong = next((word.partition("=")[0] for word in rest if word.startswith("-")), "")
-        names = {flag.lstrip("-"): flag for flag in _flags(self, getattr(parsed, "action", None))}
-        close = _nearest(wrong.lstrip("-"), list(names)) if wrong else ""
+        names = {flag.lstrip("-"): flag for flag in _list_flags(self, getattr(parsed, "action", None))}
+        close = _find_nearest(wrong.lstrip("-"), list(names)) if wrong else ""
         return f" Did you mean `{names[close]}`?" if close else ""
 
 
@@ -120,10 +120,10 @@ class _FixedWidthFormatter(argparse.RawDescriptionHelpFormatter):
         super().__init__(prog, width=79, max_help_position=26)
 
     def add_usage(self, usage: Any, actions: Iterable[argparse.Action], groups: Any, prefix: Any = None) -> None:
-        super().add_usage(usage, _without_common(actions), groups, prefix)
+        super().add_usage(usage, _drop_common_options(actions), groups, prefix)
 
     def add_arguments(self, actions: Iterable[argparse.Action]) -> None:
-        super().add_arguments(_without_common(actions))
+        super().add_arguments(_drop_common_options(actions))
 
 
 class _DescribedSubparsers(argparse._SubParsersAction):  # type: ignore[type-arg]  # noqa: SLF001 -- it has no public name
@@ -135,7 +135,7 @@ class _DescribedSubparsers(argparse._SubParsersAction):  # type: ignore[type-arg
         return super().add_parser(name, **options)
 
 
-def _without_common(actions: Iterable[argparse.Action]) -> list[argparse.Action]:
+def _drop_common_options(actions: Iterable[argparse.Action]) -> list[argparse.Action]:
     return [action for action in actions if not vars(action).get("common")]
 
 
@@ -153,12 +153,12 @@ def _find_first_argument(tokens: list[str]) -> str:
     return ""
 
 
-def _flags(parser: argparse.ArgumentParser, chosen: str | None) -> list[str]:
+def _list_flags(parser: argparse.ArgumentParser, chosen: str | None) -> list[str]:
     """Return the options of a parser and of the chosen action."""
     actions = parser._actions  # noqa: SLF001 -- argparse offers no other way to ask
     found = [flag for action in actions for flag in action.option_strings if flag.startswith("--")]
     subparsers = [action.choices[chosen] for action in actions if isinstance(action.choices, Mapping) and chosen]
-    return [*found, *(flag for one in subparsers for flag in _flags(one, None))]
+    return [*found, *(flag for one in subparsers for flag in _list_flags(one, None))]
 
 
 def _format_name(action: argparse.Action) -> str:
@@ -169,8 +169,8 @@ def _list_choices(choices: list[str]) -> str:
     return f"Choose from: {', '.join(choices)}."
 
 
-def _nearest(name: str, known: list[str]) -> str:
+def _find_nearest(name: str, known: list[str]) -> str:
     # Imported here because only errors need it.
-    from talaria.settings.errors import nearest  # noqa: PLC0415 -- see above
+    from talaria.settings.errors import find_nearest  # noqa: PLC0415 -- see above
 
-    return nearest(name, known)
+    return find_nearest(name, known)

@@ -57,14 +57,14 @@ def _read_actions(path: tuple[str, ...], action: argparse.Action) -> Iterator[Co
         return
     for subaction in action._get_subactions():  # type: ignore[attr-defined]  # noqa: SLF001
         if subaction.help != argparse.SUPPRESS:
-            yield read_parser((*path, subaction.dest), _help(subaction), action.choices[subaction.dest])
+            yield read_parser((*path, subaction.dest), _get_help(subaction), action.choices[subaction.dest])
 
 
 def _read_argument(action: argparse.Action) -> Argument:
     return Argument(
         flags=tuple(action.option_strings),
-        name=_value_name(action),
-        help=_help(action),
+        name=_get_value_name(action),
+        help=_get_help(action),
         required=action.required,
         repeated=action.nargs in {"*", "+"},
         choices=tuple(str(choice) for choice in action.choices or ()),
@@ -72,7 +72,7 @@ def _read_argument(action: argparse.Action) -> Argument:
     )
 
 
-def _value_name(action: argparse.Action) -> str:
+def _get_value_name(action: argparse.Action) -> str:
     if action.nargs == 0:
         return ""
     if isinstance(action.metavar, str):
@@ -80,5 +80,5 @@ def _value_name(action: argparse.Action) -> str:
     return "|".join(map(str, action.choices)) if action.choices else action.dest.upper()
 
 
-def _help(action: argparse.Action) -> str:
+def _get_help(action: argparse.Action) -> str:
     return (action.help or "") % {**vars(action), "prog": "talaria"}

@@ -59,7 +59,7 @@ class LoginService(Protocol):
 class ModelService(Protocol):
     """Models of a profile."""
 
-    def chosen(self) -> "ChosenModel":
+    def resolve_default_model(self) -> "ChosenModel":
         """The configured model; raises an error with advice if there is none."""
 
     def find(self, query: str) -> "ChosenModel":
@@ -68,7 +68,7 @@ class ModelService(Protocol):
     def ask(self, chosen: "ChosenModel", seconds: float) -> str:
         """Ask a model for a few tokens and return what it answered; raises `ProviderError` or `TimeoutError`."""
 
-    def listing(self, *, local_only: bool = False) -> "ModelListing":
+    def list_models(self, *, local_only: bool = False) -> "ModelListing":
         """All models that can be used now; queries the providers."""
 
     def catalogue(self) -> "tuple[ModelInfo, ...]":

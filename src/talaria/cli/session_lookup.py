@@ -10,7 +10,7 @@ from talaria.contracts.store import Database, Transaction
 from talaria.contracts.stores.sessions import Session, SessionFilter
 from talaria.core.errors import Ambiguous, NotFound, StoreFull, StoreUnavailable
 from talaria.core.ids import SessionId
-from talaria.sessions.titles import find_by_name, opening
+from talaria.sessions.titles import find_by_name, read_opening
 
 _UNITS = {
     "min": timedelta(minutes=1),
@@ -53,7 +53,7 @@ def format_session_name(session: Session) -> str:
 
 def index_messages(database: Database, terminal: Terminal) -> None:
     """Update the search index; print a note if the store cannot be written."""
-    waiting = database.read(lambda tx: tx.search.unindexed())
+    waiting = database.read(lambda tx: tx.search.count_unindexed())
     if not waiting:
         return
     try:
@@ -101,5 +101,5 @@ def resolve_time(when: timedelta | datetime | None, now: datetime, zone: tzinfo 
 def _describe_candidates(store: Transaction, name: str, found: list[Session]) -> str:
     shown, more = found[:_CANDIDATES], len(found) > _CANDIDATES
     count = f"more than {_CANDIDATES}" if more else str(len(found))
-    lines = [f"  {one.id}  {' '.join(one.title.split()) or opening(store, one) or '(no title)'}" for one in shown]
+    lines = [f"  {one.id}  {' '.join(one.title.split()) or read_opening(store, one) or '(no title)'}" for one in shown]
     return "\n".join([f"`{name}` matches {count} sessions. Use one of these ids:", *lines, *(["  …"] if more else [])])

@@ -8,7 +8,7 @@ from typing import TextIO
 
 import msgspec
 
-from talaria.cli.terminal_text import RESET, STYLES, cell, cut, display_width, escape_control, pad, wrap
+from talaria.cli.terminal_text import RESET, STYLES, cut, display_width, escape_control, format_cell, pad, wrap
 from talaria.core.formatting import escape_harmful
 
 _GAP = "  "
@@ -35,7 +35,7 @@ class Terminal:
     ) -> None:
         self._stdin, self._stdout, self._stderr = streams
         self._environment = environment
-        choice = _color_choice(color, preference, environment)
+        choice = _choose_color(color, preference, environment)
         self._colored = _wants_color(choice, environment, self._stdout)
         self._notes_colored = _wants_color(choice, environment, self._stderr)
 
@@ -94,14 +94,16 @@ class Terminal:
 
     def table(self, headers: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
         """Print rows: aligned with headers on a terminal, tab-separated without headers in a pipe."""
-        texts = [["" if value is None else cell(str(value), styled=self._colored) for value in row] for row in rows]
+        texts = [
+            ["" if value is None else format_cell(str(value), styled=self._colored) for value in row] for row in rows
+        ]
         if self._stdout.isatty():
-            self._print_aligned(headers, texts, _number_columns(rows))
+            self._print_aligned(headers, texts, _find_number_columns(rows))
             return
         for row in texts:
             print("\t".join(row), file=self._stdout)
 
-    def styled(self, text: str, *styles: str) -> str:
+    def style(self, text: str, *styles: str) -> str:
         """Return the text in these styles, or unchanged without colours.
 
         Styles are ``bold``, ``dim``, ``red``, ``green``, ``yellow`` and ``cyan``.
@@ -125,7 +127,7 @@ class Terminal:
     def progress(self, label: str, total: int) -> Iterator["ProgressBar"]:
         """Show progress on one line of a terminal until the block ends; silent elsewhere."""
         live = self._stderr.isatty() and self._environment.get("TERM") != "dumb"
-        progress = ProgressBar(self._stderr if live else None, cell(label), total, self.width)
+        progress = ProgressBar(self._stderr if live else None, format_cell(label), total, self.width)
         try:
             yield progress
         finally:
@@ -136,8 +138,8 @@ class Terminal:
 
     def _print_aligned(self, headers: Sequence[str], rows: list[list[str]], numbers: set[int]) -> None:
         widths = _fit_widths([list(headers), *rows], self.width)
-        self.line(self._join_cells([self.styled(header, "bold") for header in headers], widths, numbers))
-        self.line(self.styled(_GAP.join("─" * width for width in widths), "dim"))
+        self.line(self._join_cells([self.style(header, "bold") for header in headers], widths, numbers))
+        self.line(self.style(_GAP.join("─" * width for width in widths), "dim"))
         for row in rows:
             self.line(self._join_cells(row, widths, numbers))
 
@@ -177,7 +179,7 @@ class ProgressBar:
             print("\r\x1b[K", end="", file=self._screen, flush=True)
 
 
-def _color_choice(color: str, preference: str, environment: Mapping[str, str]) -> str:
+def _choose_color(color: str, preference: str, environment: Mapping[str, str]) -> str:
     if color != "auto":
         return color
     if environment.get("NO_COLOR"):
@@ -191,7 +193,7 @@ def _wants_color(choice: str, environment: Mapping[str, str], stream: TextIO) ->
     return stream.isatty() and environment.get("TERM") != "dumb"
 
 
-def _number_columns(rows: Sequence[Sequence[object]]) -> set[int]:
+def _find_number_columns(rows: Sequence[Sequence[object]]) -> set[int]:
     indices = range(len(rows[0])) if rows else range(0)
     return {index for index in indices if all(isinstance(row[index], int | float) for row in rows)}
 

@@ -23,7 +23,7 @@ def escape_control(text: str, *, styled: bool = False) -> str:
     return re.sub(_STYLE_OR_HARMFUL, lambda found: _escape_match(found[0], styled=styled), text.replace("\r\n", "\n"))
 
 
-def cell(text: str, *, styled: bool = False) -> str:
+def format_cell(text: str, *, styled: bool = False) -> str:
     """Return escaped text on one line."""
     return text if text.isprintable() else " ".join(escape_control(text, styled=styled).split())
 
@@ -31,7 +31,7 @@ def cell(text: str, *, styled: bool = False) -> str:
 def display_width(text: str) -> int:
     """Return the columns of a text in a terminal."""
     plain = re.sub(_OWN_STYLE, "", text) if "\x1b" in text else text
-    return len(plain) if plain.isascii() else sum(map(_character_columns, plain))
+    return len(plain) if plain.isascii() else sum(map(_count_columns, plain))
 
 
 def cut(text: str, width: int) -> str:
@@ -86,7 +86,7 @@ def _escape_match(found: str, *, styled: bool) -> str:
     return f"\\x{ord(found):02x}" if ord(found) < 256 else f"\\u{ord(found):04x}"
 
 
-def _character_columns(character: str) -> int:
+def _count_columns(character: str) -> int:
     if category(character) in {"Mn", "Me", "Cf"}:
         return 0
     return 2 if east_asian_width(character) in {"W", "F"} else 1

@@ -160,12 +160,12 @@ async def offer_tools_choices(context: CommandContext) -> Sequence[tuple[str, st
     """Return every toolset and tool, with the argument that switches it."""
     found = []
     for group in context.application.knowledge.toolsets():
-        found.append((f"{_opposite_switch(on=group.enabled)} {group.name}", f"{len(group.tools)} tools"))
-        found += [(f"{_opposite_switch(on=tool.enabled)} {tool.name}", group.name) for tool in group.tools]
+        found.append((f"{_get_opposite_switch(on=group.enabled)} {group.name}", f"{len(group.tools)} tools"))
+        found += [(f"{_get_opposite_switch(on=tool.enabled)} {tool.name}", group.name) for tool in group.tools]
     return found
 
 
-def _opposite_switch(*, on: bool) -> str:
+def _get_opposite_switch(*, on: bool) -> str:
     return "off" if on else "on"
 
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:  # loaded with the first checkpoint
 class ModelCatalog(Protocol):
     """Models that can be used."""
 
-    async def chosen(self) -> ChosenModel:
+    async def resolve_default_model(self) -> ChosenModel:
         """Return the default model; raises an error with the next step if none can be used."""
 
     async def choose(self, provider: str, model: str, why: str) -> ChosenModel:
@@ -49,11 +49,11 @@ class ModelCatalog(Protocol):
     def is_provider(self, name: str) -> bool:
         """Return whether models of this provider can be named as ``name:MODEL``."""
 
-    async def listing(self, *, local_only: bool = False) -> ModelListing:
+    async def list_models(self, *, local_only: bool = False) -> ModelListing:
         """Query all usable providers for their models."""
 
     async def get_cached_listing(self) -> ModelListing:
-        """Return the result of a recent `listing`."""
+        """Return the result of a recent `list_models`."""
 
 
 class SettingsAdmin(Protocol):

@@ -243,7 +243,7 @@ async def _run(context: CommandContext, arguments: str) -> None:
     context.surface.show("\n\n".join([started, *job.remarks]))
 
 
-async def _history(context: CommandContext, arguments: str) -> None:
+async def _show_history(context: CommandContext, arguments: str) -> None:
     runs = await context.application.schedules.history(_require_name(arguments), await _build_asker(context))
     context.surface.show("\n".join(map(_format_run, runs)) or "It hasn't run yet.")
 
@@ -304,7 +304,7 @@ _ACTIONS: Mapping[str, Callable[[CommandContext, str], Awaitable[None]]] = {
     "pause": _pause,
     "resume": _resume,
     "run": _run,
-    "history": _history,
+    "history": _show_history,
     "remove": _remove,
 }
 

@@ -20,7 +20,7 @@ from talaria.core.messages import OWNER, UNKNOWN, File, Image, Part, Text, Usage
 from talaria.goals.goal import StoredGoal, read_goal
 from talaria.goals.goal_store import KIND, withdraw_steps, write_goal
 from talaria.sessions.branches import copy_spending, create_branch, is_empty_branch, list_exchanges
-from talaria.sessions.titles import free_title
+from talaria.sessions.titles import find_free_title
 from talaria.sessions.transcript_export import format_code_block
 
 _UNDO_SUFFIX = "before undo"
@@ -34,7 +34,7 @@ class UndoResult(Struct, frozen=True):
     saved_in: SessionId
 
 
-def part(tx: Transaction, origin: Session, last_seq: int, title: str) -> Session:
+def branch_session(tx: Transaction, origin: Session, last_seq: int, title: str) -> Session:
     """Create a branch, with a copy of the goal if it was set in the shared messages.
 
     The copied goal resumes after the next turn of the branch.
@@ -82,12 +82,12 @@ def _undo_exchanges(tx: Transaction, session_id: SessionId, count: int) -> UndoR
     if count > len(starts):
         raise Refused(f"There are only {pluralize(len(starts), 'exchange')} to undo here.")
     last_seq = starts[-count].seq - 1
-    new_session = part(tx, session, last_seq, session.title)
+    new_session = branch_session(tx, session, last_seq, session.title)
     saved_in = session
     if is_empty_branch(session) and session.parent_id is not None and (parent := tx.sessions.get(session.parent_id)):
         saved_in = parent
     elif session.title:
-        title = free_title(tx, session.title, _UNDO_SUFFIX, owner=session.owner)
+        title = find_free_title(tx, session.title, _UNDO_SUFFIX, owner=session.owner)
         tx.sessions.update(session_id, SessionChanges(title=title))
     return UndoResult(new_session, tuple(one for one in messages if one.seq > last_seq), saved_in.id)
 
@@ -95,7 +95,7 @@ def _undo_exchanges(tx: Transaction, session_id: SessionId, count: int) -> UndoR
 def _retire_original(tx: Transaction, session_id: SessionId, new_session: Session) -> None:
     """Pause the goal of the original, so that it does not run twice; delete an empty branch."""
     session = tx.sessions.get(session_id)
-    if session is not None and is_empty_branch(session) and not tx.inbox.unsettled(session_id):
+    if session is not None and is_empty_branch(session) and not tx.inbox.list_unsettled(session_id):
         tx.sessions.delete(session_id)
         return
     stored_goal = read_goal(tx, session_id)
@@ -105,7 +105,7 @@ def _retire_original(tx: Transaction, session_id: SessionId, new_session: Sessio
             tx,
             session_id,
             stored_goal,
-            stored_goal.state.paused(f"what followed was undone; see {new_session.id}"),
+            stored_goal.state.pause(f"what followed was undone; see {new_session.id}"),
         )
 
 
@@ -131,9 +131,9 @@ def _create_branch(tx: Transaction, session_id: SessionId, title: str, *, after:
     session = tx.sessions.get(session_id)
     if session is None or not session.message_count:
         raise Refused("There is nothing to branch from: nothing has been said here yet.")
-    branch_title = title or (free_title(tx, session.title, "branch", owner=session.owner) if session.title else "")
+    branch_title = title or (find_free_title(tx, session.title, "branch", owner=session.owner) if session.title else "")
     following = list_exchanges(tx.messages.load(session_id, after=after)) if after is not None else ()
-    return part(tx, session, following[0].seq - 1 if following else session.message_count, branch_title)
+    return branch_session(tx, session, following[0].seq - 1 if following else session.message_count, branch_title)
 
 
 def _get_resume_command(tx: Transaction, session_id: SessionId) -> str:
@@ -297,8 +297,8 @@ def _describe_edits(plan: RestorePlan) -> str:
 
 def _describe_result(result: RestoreResult) -> str:
     written, removed = pluralize(len(result.written), "file"), pluralize(len(result.removed), "file")
-    kept = f"\n\nLeft as they are:\n{_list_paths(result.kept)}" if result.kept else ""
-    return f"Restored {written}, removed {removed}. `/rollback 1` undoes this.{kept}"
+    left_text = f"\n\nLeft as they are:\n{_list_paths(result.kept)}" if result.kept else ""
+    return f"Restored {written}, removed {removed}. `/rollback 1` undoes this.{left_text}"
 
 
 def _list_paths(paths: Sequence[str]) -> str:

@@ -29,7 +29,7 @@ _RECENT_MESSAGES = 200
 
 async def run_copy(context: CommandContext) -> None:
     """Copy the reply, one of its code blocks by number, or a chosen one."""
-    reply, argument = await _last_reply(context), context.arguments.lower()
+    reply, argument = await _read_last_reply(context), context.arguments.lower()
     if not argument:
         copied_text, label = reply, "The last reply"
     else:
@@ -46,7 +46,7 @@ async def run_copy(context: CommandContext) -> None:
     context.surface.show(f"{label} was copied to the clipboard ({len(copied_text):,} characters).")
 
 
-async def _last_reply(context: CommandContext) -> str:
+async def _read_last_reply(context: CommandContext) -> str:
     session_id = context.active_session.session_id
     stored = await context.active_session.store.read(lambda tx: tx.messages.last(session_id, _RECENT_MESSAGES))
     replies = [one.message.text for one in stored if one.message.role == "assistant" and one.message.text.strip()]

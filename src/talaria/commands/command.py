@@ -14,7 +14,7 @@ from talaria.core.ids import SessionId
 from talaria.core.messages import OWNER, Image, chat_sender
 from talaria.core.session_context import SessionContext
 from talaria.runtime.active_session import ActiveSession
-from talaria.sessions.context import surface_context
+from talaria.sessions.context import build_surface_context
 
 Category = Literal["Session", "Turn", "Model", "Abilities", "Display", "Program", "Your own"]
 Progress = Literal["off", "new", "all", "verbose"]
@@ -194,7 +194,7 @@ def build_command_facts(context: CommandContext, **more: Fact) -> dict[str, Fact
         user_name=author.name,
         session_id=active_session.session_id if active_session.is_open else "",
     )
-    return {**session_facts(surface_context(known, active_session.key, context.surface.address)), **more}
+    return {**session_facts(build_surface_context(known, active_session.key, context.surface.address)), **more}
 
 
 def find_commands(name: str, commands: Sequence[Command]) -> list[Command]:

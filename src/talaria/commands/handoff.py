@@ -173,7 +173,7 @@ async def _request(context: CommandContext, request: HandoffRequest, *, is_busy:
             case RefusalCode.UNKNOWN_PLATFORM:
                 text = f"There is no platform `{request.platform}`. Available: {', '.join(platforms)}."
             case RefusalCode.NO_HOME_CHAT:
-                label, sethome = platform_label(request.platform), platforms.typed_command(request.platform, "sethome")
+                label, sethome = platform_label(request.platform), platforms.format_command(request.platform, "sethome")
                 text = f"{label} has no home chat yet. Send `{sethome}` in the chat you want to use."
             case RefusalCode.TURN_RUNNING:
                 text = "A turn is running. Wait for it, stop it with `/stop`, or use `--now` to move it too."
@@ -194,7 +194,7 @@ async def _leave(context: CommandContext, screen: TerminalSurface, moved: Sessio
         screen.mute()
         context.surface.show(f"{notice}\n\n{_TURN_MOVED_NOTICE}")
         with suppress(TalariaError):
-            await active_session.chat.conversation.settled()
+            await active_session.chat.conversation.wait_until_idle()
     else:
         context.surface.show(notice)
     screen.leave()

@@ -66,9 +66,9 @@ def list_prompt_commands(active_session: ActiveSession) -> tuple[Command, ...]:
         return ()
     return tuple(
         Command(
-            name=command_name(prompt),
+            name=build_command_name(prompt),
             category="Your own",
-            help=truncate(_one_line(prompt.description) or f"A prompt of {prompt.server}.", _HELP_LENGTH),
+            help=truncate(_join_lines(prompt.description) or f"A prompt of {prompt.server}.", _HELP_LENGTH),
             hint=" ".join(f"<{one.name}>" if one.required else f"[{one.name}]" for one in prompt.arguments),
             who="owner",
             run=partial(_send_prompt, prompt),
@@ -77,7 +77,7 @@ def list_prompt_commands(active_session: ActiveSession) -> tuple[Command, ...]:
     )
 
 
-def command_name(prompt: ServerPrompt) -> str:
+def build_command_name(prompt: ServerPrompt) -> str:
     """Return the name of a prompt's command; characters that a command can't have become dashes."""
     return re.sub(r"[^a-z0-9_:.-]", "-", f"{prompt.server}:{prompt.name}".lower())
 
@@ -119,7 +119,7 @@ def read_prompt_arguments(prompt: ServerPrompt, text: str) -> Mapping[str, str]:
 
 def _describe_usage(prompt: ServerPrompt) -> str:
     arguments = [f"<{one.name}>" if one.required else f"[{one.name}]" for one in prompt.arguments]
-    return f"Use `/{' '.join([command_name(prompt), *arguments])}`, or `name=value`."
+    return f"Use `/{' '.join([build_command_name(prompt), *arguments])}`, or `name=value`."
 
 
 def _get_servers(active_session: ActiveSession) -> SessionServersView | None:
@@ -130,13 +130,13 @@ def _describe_line(state: ServerState) -> str:
     if state.condition == "off":
         return f"- **{state.name}** (off)"
     if state.condition == "disconnected":
-        return f"- **{state.name}** isn't connected: {_foreign(state.problem)}."
+        return f"- **{state.name}** isn't connected: {_escape_foreign_text(state.problem)}."
     return f"- **{state.name}**: {_describe_counts(state)}"
 
 
 def _describe_server(state: ServerState) -> str:
-    prompts = [f"- `/{command_name(one)}` {_foreign(one.description)}" for one in state.prompts]
-    tools = [f"- `{one.name}` {_foreign(one.description)}" for one in state.tools[:_TOOLS_SHOWN]]
+    prompts = [f"- `/{build_command_name(one)}` {_escape_foreign_text(one.description)}" for one in state.prompts]
+    tools = [f"- `{one.name}` {_escape_foreign_text(one.description)}" for one in state.tools[:_TOOLS_SHOWN]]
     more = len(state.tools) - _TOOLS_SHOWN
     return "\n".join([_describe_line(state), *tools, *([f"- and {more} more tools"] if more > 0 else []), *prompts])
 
@@ -146,9 +146,9 @@ def _describe_counts(state: ServerState) -> str:
     return ", ".join(f"{count} {noun}{'' if count == 1 else 's'}" for count, noun in counts if count) or "nothing"
 
 
-def _foreign(text: str) -> str:
-    return escape_markdown(truncate(_one_line(text).rstrip("."), _PROBLEM_LENGTH))
+def _escape_foreign_text(text: str) -> str:
+    return escape_markdown(truncate(_join_lines(text).rstrip("."), _PROBLEM_LENGTH))
 
 
-def _one_line(text: str) -> str:
+def _join_lines(text: str) -> str:
     return " ".join(text.split())

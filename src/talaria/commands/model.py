@@ -178,7 +178,7 @@ async def run_provider(context: CommandContext) -> None:
     if context.arguments:
         await choose_model(context, context.arguments.removesuffix(":"))
         return
-    listing = await context.application.models.listing()
+    listing = await context.application.models.list_models()
     here = context.active_session.chat.provider
     counts = Counter(one.provider for one in listing.models)
     lines = [

@@ -159,7 +159,7 @@ def _read_command(file: Path) -> tuple[Command, list[str]]:
     command = Command(
         name=name,
         category="Your own",
-        help=fields.get("help") or _first_line(f"Run `{line}`" if line else body),
+        help=fields.get("help") or _take_first_line(f"Run `{line}`" if line else body),
         hint=fields.get("hint", ""),
         aliases=tuple(re.findall(r"[a-z0-9][a-z0-9_-]*", fields.get("aliases", "").lower())),
         who="owner" if line else "anyone",
@@ -213,7 +213,7 @@ def _describe_unknown_field(field: str) -> str:
     return f"unknown field `{field}:`; {suggestion}"
 
 
-def _first_line(text: str) -> str:
+def _take_first_line(text: str) -> str:
     return truncate(text.partition("\n")[0].strip("# "), _HELP_LENGTH)
 
 

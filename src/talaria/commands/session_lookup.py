@@ -13,8 +13,8 @@ from talaria.core.addresses import audience_of
 from talaria.core.formatting import format_age, pluralize
 from talaria.core.ids import SessionId
 from talaria.sessions.branches import list_exchanges
-from talaria.sessions.titles import find_by_name, opening
-from talaria.sessions.transcript_export import is_mirrored, without_program_messages
+from talaria.sessions.titles import find_by_name, read_opening
+from talaria.sessions.transcript_export import drop_program_messages, is_mirrored
 
 _EXTRA_ROWS = 20
 _RECENT_MESSAGES = 60
@@ -63,7 +63,7 @@ def find_visible_sessions(
 
 def get_display_name(tx: Transaction, session: Session) -> str:
     """Return the title of a session, its first words, or its id."""
-    return session.title or opening(tx, session) or session.id
+    return session.title or read_opening(tx, session) or session.id
 
 
 def get_resume_handle(tx: Transaction, session: Session) -> str:
@@ -87,7 +87,7 @@ def format_resume_command(tx: Transaction, session: Session) -> str:
 
 def render_last_exchange(messages: Sequence[StoredMessage]) -> str:
     """Return the last exchange as Markdown; empty if there is none."""
-    messages = without_program_messages(messages)
+    messages = drop_program_messages(messages)
     starts = list_exchanges(messages)
     if not starts:
         return ""

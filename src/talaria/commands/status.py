@@ -21,7 +21,7 @@ from talaria.core.messages import Usage
 from talaria.goals.goal import read_goal
 from talaria.goals.transitions import format_goal_status
 from talaria.observability.trace import read_turn, sum_usage
-from talaria.runtime.delegation.task_store import delegated_usage
+from talaria.runtime.delegation.task_store import read_delegated_usage
 from talaria.runtime.turns import MIRROR
 from talaria.runtime.workers import is_gateway_alive
 from talaria.sessions.branches import list_ancestors
@@ -45,7 +45,7 @@ def _collect_facts(tx: Transaction, context: CommandContext) -> Iterator[tuple[s
     session = tx.sessions.get(active_session.session_id)
     if session is None:
         raise NotFound("This conversation no longer exists.")
-    unsettled = tx.inbox.unsettled(session.id)
+    unsettled = tx.inbox.list_unsettled(session.id)
     waiting = [item for item in unsettled if item.state == "waiting" and item.kind != MIRROR]
     yield (
         "Conversation: ",
@@ -170,19 +170,19 @@ def _build_usage_lines(tx: Transaction, context: CommandContext) -> Iterator[str
     session = tx.sessions.get(context.active_session.session_id)
     if session is None:
         raise NotFound("This conversation no longer exists.")
-    delegated = delegated_usage(tx, session.id)
+    delegated = read_delegated_usage(tx, session.id)
     here, free = [session.usage, *delegated], context.active_session.chat.info.free
     yield f"- This conversation: {format_usage(sum_usage(here), free=free)}"
     if delegated:
         yield f"- Of that, delegated tasks: {format_usage(sum_usage(delegated), free=free)}"
     ancestors = [found for one in list_ancestors(tx, session) if (found := tx.sessions.get(one)) is not None]
-    inherited = [usage for one in ancestors for usage in (one.usage, *delegated_usage(tx, one.id))]
+    inherited = [usage for one in ancestors for usage in (one.usage, *read_delegated_usage(tx, one.id))]
     if inherited:
         total = format_usage(sum_usage([*here, *inherited]), free=free)
         yield f"- Including the conversation it was branched from: {total}"
     is_private = context.author.owner and not audience_of(context.surface.address)
     for cap in context.application.caps(session) if is_private else ():
-        spent = tx.ledger.spent(cap.account)
+        spent = tx.ledger.read_spent(cap.account)
         name = _ACCOUNT_NAMES.get(cap.account.partition(":")[0], cap.account)
         yield f"- Spent on {name}: {format_money(spent) or '$0'} of {format_money(cap.limit)}"
 

@@ -12,7 +12,7 @@ from talaria.core.ids import SessionId
 from talaria.core.messages import Message, Text
 from talaria.runtime.live.control import StopTurn, send_control_message
 from talaria.runtime.live.remote import send_to_session
-from talaria.runtime.turns import list_pending_messages, running_sender
+from talaria.runtime.turns import find_running_sender, list_pending_messages
 from talaria.sessions.model_context import read_summary
 from talaria.sessions.preferences import PLAN_INSTRUCTIONS, read_plan_mode, start_planning, stop_planning
 
@@ -88,7 +88,7 @@ async def run_steer(context: CommandContext) -> None:
     if not context.arguments:
         raise Refused("Add the text for the running turn: `/steer use the other branch`.")
     active_session, sender = context.active_session, context.sender
-    running = await active_session.store.read(lambda tx: running_sender(tx, active_session.session_id))
+    running = await active_session.store.read(lambda tx: find_running_sender(tx, active_session.session_id))
     if active_session.busy or running is None:
         await active_session.put(Text(context.arguments), sender=sender, steering=True)
     else:

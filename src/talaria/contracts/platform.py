@@ -256,6 +256,6 @@ class KnownPlatforms(dict[str, bool]):
         super().__init__(configured)
         self._forms = forms
 
-    def typed_command(self, platform: str, name: str) -> str:
+    def format_command(self, platform: str, name: str) -> str:
         """Return how a slash command is typed on a network; some have one command for all of them."""
         return self._forms.get(platform, "/{name}").format(name=name)

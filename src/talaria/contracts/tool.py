@@ -213,5 +213,5 @@ class MessageSender(Protocol):
         The same message of the same call is queued once. Raises `NotFound` or `Ambiguous` for an unknown target.
         """
 
-    async def reachable(self) -> list[ReachableChat]:
+    async def list_reachable(self) -> list[ReachableChat]:
         """Return the known chats, most recently active first."""

@@ -66,7 +66,7 @@ class TurnLog(Protocol):
     session_id: SessionId
     opening: TurnOpening | None
 
-    async def transcript(self) -> list[StoredMessage]:
+    async def read_transcript(self) -> list[StoredMessage]:
         """Return the conversation so far, oldest first."""
 
     async def add(self, messages: Sequence[Message], step: ModelStep | None = None) -> None:
@@ -81,7 +81,7 @@ class TurnLog(Protocol):
     async def end_call(self, call: ToolCall, result: ToolResult, *, may_wait: bool = False) -> None:
         """Record the result of a tool, before the others of its reply."""
 
-    async def started_calls(self) -> list[StartedCall]:
+    async def read_started_calls(self) -> list[StartedCall]:
         """Return the calls that this turn had started before it was resumed."""
 
     async def finish(self, end: TurnEnd, reply: Message | None, step: ModelStep | None = None) -> TurnEnd:

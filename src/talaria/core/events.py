@@ -147,7 +147,7 @@ class TurnFailed(Struct, frozen=True, tag="failed"):
     @property
     def advice(self) -> str:
         """Return the text, with the retry command where that may help."""
-        return self._with_retry(self.text)
+        return self._add_retry(self.text)
 
     @property
     def owner_text(self) -> str:
@@ -157,9 +157,9 @@ class TurnFailed(Struct, frozen=True, tag="failed"):
     @property
     def owner_advice(self) -> str:
         """Return the owner's text, with the retry command where that may help."""
-        return self._with_retry(self.owner_text)
+        return self._add_retry(self.owner_text)
 
-    def _with_retry(self, text: str) -> str:
+    def _add_retry(self, text: str) -> str:
         return f"{text} `/retry` sends your last message again." if self.passing else text
 
 

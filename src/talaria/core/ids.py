@@ -18,12 +18,12 @@ _LENGTH = 16
 
 def new_id() -> str:
     """Return 16 characters: nine for the time in milliseconds, seven random."""
-    return _base32(time.time_ns() // 1_000_000, 9) + _base32(int.from_bytes(os.urandom(5)), 7)
+    return _encode_base32(time.time_ns() // 1_000_000, 9) + _encode_base32(int.from_bytes(os.urandom(5)), 7)
 
 
 def derive_id(seconds: float, seed: bytes) -> str:
     """Return an id for something made at this time, in seconds since 1970; the same seed gives the same id."""
-    return _base32(int(seconds * 1000), 9) + _base32(int.from_bytes(seed[:5]), 7)
+    return _encode_base32(int(seconds * 1000), 9) + _encode_base32(int.from_bytes(seed[:5]), 7)
 
 
 def is_id(text: str) -> bool:
@@ -44,20 +44,22 @@ def new_turn_id() -> TurnId:
 def new_worker_id() -> WorkerId:
     """Return an id for this process as an owner of leases; never reused, unlike a pid."""
     pid = os.getpid()
-    return WorkerId(f"{_machine()}:{pid}:{read_start_time(pid)}-{_base32(int.from_bytes(os.urandom(5)), 7)}")
+    return WorkerId(
+        f"{_identify_machine()}:{pid}:{read_start_time(pid)}-{_encode_base32(int.from_bytes(os.urandom(5)), 7)}"
+    )
 
 
 def is_gone(worker: WorkerId) -> bool:
     """Return whether a worker is certainly dead: it ran on this machine, and its process has ended or was replaced."""
     where, _, name = worker.rpartition(":")
     machine, _, pid = where.rpartition(":")
-    if machine != _machine() or not pid.isdecimal():
+    if machine != _identify_machine() or not pid.isdecimal():
         return False
     started = name.rpartition("-")[0]
     return not is_running(int(pid)) or bool(started and read_start_time(int(pid)) not in ("", started))
 
 
-def _machine() -> str:
+def _identify_machine() -> str:
     """Return a name that two processes share only if they see each other: host name and process namespace."""
     try:
         space = os.stat("/proc/self/ns/pid").st_ino  # noqa: PTH116 (pathlib is not loaded for an id)
@@ -66,5 +68,5 @@ def _machine() -> str:
     return f"{os.uname().nodename}/{space}"
 
 
-def _base32(number: int, length: int) -> str:
+def _encode_base32(number: int, length: int) -> str:
     return "".join([_ALPHABET[number >> shift & 31] for shift in range(5 * length - 5, -1, -5)])

@@ -24,7 +24,7 @@ def build_message_parts(text: str, folder: Path) -> list[Part]:
     return [Text(text), *(_build_part(file) for file in files)]
 
 
-def picture(file: Path) -> Image:
+def open_image(file: Path) -> Image:
     """Return a file as an image; raises `Refused`."""
     if not file.is_file():
         raise Refused(f"There is no image {file}.")
@@ -81,7 +81,7 @@ def _build_part(path: Path) -> Part:
     if path.is_dir():
         return Text(f"The folder {path}:\n{_list_folder(path)}")
     if guess_picture_type(path):
-        return picture(path)
+        return open_image(path)
     try:
         with path.open("rb") as file:
             raw = file.read(_MAX_BYTES + 1)

@@ -70,7 +70,7 @@ class OwnCommand(Enum):
 
 def judge_own_command(arguments: Sequence[str]) -> OwnCommand:
     """Classify the arguments after ``talaria``; commands not known to only read count as acting."""
-    rest = _without_global_options(arguments)
+    rest = _drop_global_options(arguments)
     rest = rest[: rest.index("--")] if "--" in rest else rest  # what follows are no options of ours
     if not rest or {"-h", "--help"} & set(rest) or rest[0] in ("-V", "--version"):
         return OwnCommand.READS if rest or {"-h", "--help", "-V", "--version"} & set(arguments) else OwnCommand.ACTS
@@ -90,7 +90,7 @@ def is_policy_variable(name: str) -> bool:
     return name.startswith("TALARIA__") or name in ("TALARIA_HOME", "TALARIA_PROFILE", "TALARIA_API_KEY")
 
 
-def _without_global_options(arguments: Sequence[str]) -> list[str]:
+def _drop_global_options(arguments: Sequence[str]) -> list[str]:
     at = 0
     while (
         at < len(arguments)
@@ -123,10 +123,10 @@ def comes_from_tool(environment: Mapping[str, str]) -> bool:
     if resource.getrlimit(resource.RLIMIT_RSS)[1] == _MARK:
         return True
     prefix = f"{_VARIABLE}=".encode()
-    return any(_starts_with(process, prefix) for process in _ancestors())
+    return any(_starts_with(process, prefix) for process in _iterate_ancestors())
 
 
-def _ancestors() -> Iterator[int]:
+def _iterate_ancestors() -> Iterator[int]:
     process = os.getppid()
     for _ in range(_MAX_ANCESTORS):
         if process <= 1:

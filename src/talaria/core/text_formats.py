@@ -62,10 +62,10 @@ def split_front_matter(text: str) -> tuple[dict[str, str], str]:
     front = re.match(_FRONT, text)
     if front is None:
         return {}, text.strip()
-    return _fields(front[1]), text[front.end() :].strip()
+    return _parse_fields(front[1]), text[front.end() :].strip()
 
 
-def _fields(front: str) -> dict[str, str]:
+def _parse_fields(front: str) -> dict[str, str]:
     fields: dict[str, str] = {}
     name, separator = "", " "
     for line in front.splitlines():

@@ -16,7 +16,7 @@ from talaria.contracts.store import Store
 from talaria.contracts.values import NamedValue
 from talaria.core.errors import PlatformError, ProviderError, Rejected, StoreError, TalariaError
 from talaria.core.messages import File, Image, Message, Part, Text, image_type
-from talaria.runtime.turns import PendingAttachments, attachment_label, to_transcript_message, without_files
+from talaria.runtime.turns import PendingAttachments, attachment_label, replace_files, to_transcript_message
 
 STICKER = NamedValue("sticker", str)  # the description, by network and id
 _QUESTION = "This is a sticker from a chat. Say in one short sentence what it shows and what the sender means by it."
@@ -85,21 +85,21 @@ class StickerDescriber:
         self._seconds = seconds
         self._locks: dict[str, asyncio.Lock] = {}
 
-    async def known(self, platform: str, attachment: Attachment) -> Text | None:
+    async def find_description(self, platform: str, attachment: Attachment) -> Text | None:
         """Return the stored description of a sticker; ``None`` if it should be described first.
 
         For a sticker that cannot be described, the hint of the network is returned.
         """
         if not attachment.unique_id or not attachment.media_type.startswith("image/"):
             return _make_text(attachment, "")
-        stored = await self._store.read(lambda tx: STICKER.get(tx, _key(platform, attachment)))
+        stored = await self._store.read(lambda tx: STICKER.get(tx, _build_key(platform, attachment)))
         return _make_text(attachment, stored) if stored is not None else None
 
-    async def described(self, platform: str, attachment: Attachment, file: Path) -> Text:
+    async def describe_sticker(self, platform: str, attachment: Attachment, file: Path) -> Text:
         """Return and store the description of a sticker; without one, return the hint of the network."""
-        key = _key(platform, attachment)
+        key = _build_key(platform, attachment)
         async with self._locks.setdefault(key, asyncio.Lock()):
-            known = await self.known(platform, attachment)
+            known = await self.find_description(platform, attachment)
             if known is None:
                 description = await self._describe_image(file)
                 if description:
@@ -110,7 +110,7 @@ class StickerDescriber:
 
     async def _describe_image(self, file: Path) -> str:
         try:
-            media_type = await asyncio.to_thread(_media_type, file)
+            media_type = await asyncio.to_thread(_detect_media_type, file)
             vision_model = await self._find_model() if media_type else None
             if media_type is None or vision_model is None:
                 return ""
@@ -149,17 +149,17 @@ class AttachmentFetcher:
         message = pending.message
         platform = self._platforms.get(message.route.address.platform) if message.route else None
         if platform is None:
-            return without_files(message, "could not be downloaded, because its network isn't connected here")
+            return replace_files(message, "could not be downloaded, because its network isn't connected here")
         gate = asyncio.Semaphore(_MAX_PARALLEL)
         session_folder = self._media / pending.session_id
 
-        async def one(number: int, attachment: Attachment) -> tuple[Part, ...]:
+        async def unpack_one(number: int, attachment: Attachment) -> tuple[Part, ...]:
             async with gate:
                 return await self._fetch_parts(platform, attachment, session_folder / f"{pending.item}-{number}")
 
         fetched, rest = message.attachments[:_MAX_FILES], message.attachments[_MAX_FILES:]
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(one(*numbered)) for numbered in enumerate(fetched, start=1)]
+            tasks = [group.create_task(unpack_one(*numbered)) for numbered in enumerate(fetched, start=1)]
         notes = [Text(f"({len(rest)} more files were not downloaded.)")] if rest else []
         return to_transcript_message(message, *(part for task in tasks for part in task.result()), *notes)
 
@@ -185,12 +185,12 @@ class AttachmentFetcher:
 
     async def _convert(self, platform: Platform, attachment: Attachment, folder: Path) -> tuple[Part, ...]:
         if attachment.kind == "sticker":
-            known = await self._stickers.known(platform.name, attachment)
+            known = await self._stickers.find_description(platform.name, attachment)
             if known is not None:
                 return (known,)
         file = await self._fetch(platform, attachment, folder)
         if attachment.kind == "sticker":
-            return (await self._stickers.described(platform.name, attachment, file),)
+            return (await self._stickers.describe_sticker(platform.name, attachment, file),)
         part = await asyncio.to_thread(_make_part, file, attachment)
         if attachment.kind == "voice":
             return await self._transcriber.transcribe_note(file, part.media_type), part
@@ -249,7 +249,7 @@ def _describe_failure(why: str, detail: str = "") -> Text:
     return Text(f"(This voice note couldn't be transcribed: {why.rstrip('.')}.)")
 
 
-def _key(platform: str, attachment: Attachment) -> str:
+def _build_key(platform: str, attachment: Attachment) -> str:
     return f"{platform}:{attachment.unique_id}"
 
 
@@ -258,6 +258,6 @@ def _make_text(attachment: Attachment, description: str) -> Text:
     return Text(f"[{sticker}: {description}]" if description else f"[{sticker}]")
 
 
-def _media_type(file: Path) -> str | None:
+def _detect_media_type(file: Path) -> str | None:
     with file.open("rb") as opened:
         return image_type(opened.read(16))

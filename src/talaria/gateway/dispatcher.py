@@ -38,7 +38,7 @@ from talaria.runtime.workers import (
     take_forwarded_updates,
     take_orphaned_updates,
 )
-from talaria.sessions.context import surface_context
+from talaria.sessions.context import build_surface_context
 from talaria.settings.model import LiveSettings
 
 _MAX_PARTICIPANTS = 1000
@@ -188,7 +188,7 @@ class Dispatcher:
         )
         sender = update.sender
         author = Author(sender.name or sender.id, participant.is_owner, sender.id)
-        commands = permitted_commands(
+        commands = list_permitted_commands(
             self.rules.access, self._commands(), update, owner=participant.is_owner, ids=participant.ids
         )
         chat.use(update.text, author, commands, by=sender.id)
@@ -256,14 +256,14 @@ def fire_session_hooks(hooks: Hooks, update: Incoming, admitted: Admitted) -> No
         session_id=admitted.session_id,
         message_id=update.message_id,
     )
-    facts = session_facts(surface_context(known, admitted.participant.key, update.address))
+    facts = session_facts(build_surface_context(known, admitted.participant.key, update.address))
     hooks.fire(SESSION_START, facts)
     if admitted.ended_session:
         hooks.fire(SESSION_END, {**facts, "session_id": admitted.ended_session, "reason": "policy"})
         hooks.fire(SESSION_RESET, {**facts, "previous_session_id": admitted.ended_session, "reason": "policy"})
 
 
-def permitted_commands(
+def list_permitted_commands(
     access: Access, commands: Sequence[Command], update: Incoming, *, owner: bool, ids: Collection[str] = ()
 ) -> tuple[Command, ...]:
     """Return the commands for a sender; those they may not use are marked as the owner's."""
@@ -280,7 +280,7 @@ def permitted_commands(
 
 def _withdraw(tx: Transaction, admitted: Admitted) -> bool:
     """Remove a message from the inbox, unless its turn has begun; return whether it was removed."""
-    waiting = [one for one in tx.inbox.unsettled(admitted.session_id) if one.id == admitted.item]
+    waiting = [one for one in tx.inbox.list_unsettled(admitted.session_id) if one.id == admitted.item]
     if not waiting or waiting[0].state != "waiting":
         return False
     tx.inbox.settle([admitted.item])

@@ -207,7 +207,7 @@ class RemoteTurnView:
         loop = asyncio.get_running_loop()
         is_over, next_check = False, loop.time() + _POLL_INTERVAL
         while not (is_over or chat.at_work or self._chats.closed):
-            event = await self._next(next_check - loop.time())
+            event = await self._wait_for_next(next_check - loop.time())
             if event is not None:
                 is_over = self._show(chat, event)
             if loop.time() >= next_check:
@@ -216,7 +216,7 @@ class RemoteTurnView:
         if not chat.at_work:
             chat.view.leave()
 
-    async def _next(self, seconds: float) -> FeedEvent | None:
+    async def _wait_for_next(self, seconds: float) -> FeedEvent | None:
         """Return the next event, or ``None`` after this many seconds."""
         try:
             async with asyncio.timeout(max(seconds, 0)):

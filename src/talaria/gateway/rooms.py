@@ -56,7 +56,7 @@ def record_room_message(tx: Transaction, update: Incoming, room: RoomSettings) -
     text = _describe(update)
     if not text or not room.messages:
         return
-    prefix = _key_prefix(update.address)
+    prefix = _build_key_prefix(update.address)
     label = author_label(update.sender.name, update.sender.id)
     key = f"{prefix}{escape_key_part(update.message_id or update.external_id)}"
     ROOM_MESSAGE.write(tx, key, RoomMessage(label, text, update.at))
@@ -70,9 +70,9 @@ def add_room_messages(tx: Transaction, session_id: SessionId, address: Address, 
 
     Each message is moved once, whichever worker does it.
     """
-    stored = ROOM_MESSAGE.items(tx, _key_prefix(address))
-    kept = _select_latest(stored, room)
-    moved = [stored[key] for key in stored if ROOM_MESSAGE.delete(tx, key) and key in kept]
+    stored = ROOM_MESSAGE.items(tx, _build_key_prefix(address))
+    latest = _select_latest(stored, room)
+    moved = [stored[key] for key in stored if ROOM_MESSAGE.delete(tx, key) and key in latest]
     if not moved:
         return
     moved.sort(key=lambda one: one.at)
@@ -83,14 +83,14 @@ def add_room_messages(tx: Transaction, session_id: SessionId, address: Address, 
 
 def _select_latest(stored: dict[str, RoomMessage], room: RoomSettings) -> set[str]:
     """Return the keys of the latest messages within the limits of a room."""
-    kept: set[str] = set()
+    latest: set[str] = set()
     remaining = room.max_bytes
     for key in sorted(stored, key=lambda one: stored[one].at, reverse=True)[: room.messages]:
         remaining -= len(stored[key].author.encode()) + len(stored[key].text.encode())
         if remaining < 0:
             break
-        kept.add(key)
-    return kept
+        latest.add(key)
+    return latest
 
 
 def _describe(update: Incoming) -> str:
@@ -101,5 +101,5 @@ def _describe(update: Incoming) -> str:
     return cut if cut == text else f"{cut}…"
 
 
-def _key_prefix(address: Address) -> str:
+def _build_key_prefix(address: Address) -> str:
     return f"{build_session_key(structs.replace(address, user_id=''))}:"

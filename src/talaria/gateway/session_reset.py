@@ -71,7 +71,7 @@ def find_due_reset(
     Sessions without messages and sessions with pending messages are never reset. A session whose memory was flushed has
     ended, even if the policy was changed since.
     """
-    if not session.message_count or tx.inbox.unsettled(session.id):
+    if not session.message_count or tx.inbox.list_unsettled(session.id):
         return None
     return read_flush_reason(tx, binding) or find_reset_reason(policy, find_last_activity(session, binding), now, zone)
 
@@ -192,7 +192,7 @@ class MemoryFlusher:
         self, tx: Transaction, binding: Binding, network: ChatNetworkSettings, now: datetime
     ) -> ResetReason | None:
         session = tx.sessions.get(binding.session_id)
-        if session is None or not session.message_count or tx.inbox.unsettled(session.id):
+        if session is None or not session.message_count or tx.inbox.list_unsettled(session.id):
             return None
         if read_flush_reason(tx, binding) is not None or tx.turns.find(session.id, running=True, limit=1):
             return None

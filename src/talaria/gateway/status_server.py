@@ -17,7 +17,7 @@ from talaria.contracts.store import Store, Transaction
 from talaria.core.errors import TalariaError
 from talaria.gateway.supervisor import GatewaySupervisor, count_pending
 from talaria.observability.prometheus import CONTENT_TYPE, LoopLag, label, render_family, render_metric
-from talaria.observability.shutdown_report import memory_in_use
+from talaria.observability.shutdown_report import measure_memory
 from talaria.runtime.workers import encode_worker
 from talaria.sessions.chat_directory import GATEWAY
 
@@ -37,7 +37,7 @@ def render_metrics(gateway: GatewaySupervisor, loop_lag: LoopLag, waiting: Mappi
     text = [
         render_family("talaria_build_info", "gauge", "The running version.", [(label(version=status.version), 1)]),
         render_metric("process_start_time_seconds", "gauge", "Start time of the process.", status.started.timestamp()),
-        render_metric("process_resident_memory_bytes", "gauge", "Memory in use.", memory_in_use()),
+        render_metric("process_resident_memory_bytes", "gauge", "Memory in use.", measure_memory()),
         render_metric("talaria_event_loop_lag_seconds", "gauge", "Current delay of the event loop.", loop_lag.last),
         render_metric(
             "talaria_event_loop_lag_max_seconds",
@@ -89,7 +89,7 @@ class StatusResponse(Struct, frozen=True):
     body: str
     content_type: str = "application/json"
 
-    def encoded(self) -> bytes:
+    def encode(self) -> bytes:
         """Return the response as bytes; the connection is closed after it."""
         body = self.body.encode()
         head = (
@@ -124,7 +124,7 @@ class StatusServer:
         self._connections: set[_Connection] = set()
 
     @asynccontextmanager
-    async def served(self, port: int) -> AsyncIterator[None]:
+    async def serve(self, port: int) -> AsyncIterator[None]:
         """Serve on this port within the block; on a free one if it is 0 or unavailable.
 
         An unavailable port is reported in the gateway's status.
@@ -144,7 +144,7 @@ class StatusServer:
         """Return the response for a path, or a coroutine that returns it."""
         match path:
             case "/health":
-                return _make_json(HTTPStatus.OK, {"status": "ok", "uptime_seconds": self._uptime()})
+                return _make_json(HTTPStatus.OK, {"status": "ok", "uptime_seconds": self._compute_uptime()})
             case "/ready":
                 return self._get_ready()
             case "/metrics":
@@ -153,7 +153,7 @@ class StatusServer:
                 return self._get_status()
         return _make_error(HTTPStatus.NOT_FOUND, "Not found. Available: /health, /ready, /metrics and /status.")
 
-    async def readiness(self) -> Readiness:
+    async def check_readiness(self) -> Readiness:
         """Return whether a message that arrives now would be answered.
 
         A network that another worker receives counts as available.
@@ -181,7 +181,7 @@ class StatusServer:
         """Remove a closed connection."""
         self._connections.discard(connection)
 
-    def later(self, work: Coroutine[Any, Any, None]) -> None:
+    def start_task(self, work: Coroutine[Any, Any, None]) -> None:
         """Start a task that takes no longer than the time limit for the store."""
         self._jobs.create_task(work)
 
@@ -201,7 +201,7 @@ class StatusServer:
             return await loop.create_server(lambda: _Connection(self), _HOST, 0)
 
     async def _get_ready(self) -> StatusResponse:
-        readiness = await self.readiness()
+        readiness = await self.check_readiness()
         return _make_json(HTTPStatus.OK if readiness.ready else HTTPStatus.SERVICE_UNAVAILABLE, readiness)
 
     async def _get_metrics(self) -> StatusResponse:
@@ -224,7 +224,7 @@ class StatusServer:
             log.warning("the store didn't answer: %s", str(error) or "it took too long")
             return None
 
-    def _uptime(self) -> int:
+    def _compute_uptime(self) -> int:
         return int((datetime.now(UTC) - self._gateway.started).total_seconds())
 
 
@@ -282,7 +282,7 @@ class _Connection(asyncio.Protocol):
                 self._respond(found)
             else:
                 self._is_answered = True
-                self._server.later(self._respond_later(found))
+                self._server.start_task(self._respond_later(found))
 
     def leave(self) -> None:
         self._transport.abort()
@@ -293,7 +293,7 @@ class _Connection(asyncio.Protocol):
     def _respond(self, answer: StatusResponse) -> None:
         self._is_answered = True
         if not self._transport.is_closing():
-            self._transport.write(answer.encoded())
+            self._transport.write(answer.encode())
             self._transport.close()
 
 

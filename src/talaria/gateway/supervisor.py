@@ -145,7 +145,7 @@ class WorkerHeartbeat:
 
 def count_pending(tx: Transaction) -> tuple[int, int]:
     """Return the numbers of messages pending in inboxes and of replies in the outbox."""
-    waiting = sum(item.state == "waiting" for item in tx.inbox.unsettled())
+    waiting = sum(item.state == "waiting" for item in tx.inbox.list_unsettled())
     return waiting, sum(item.state != "failed" for item in tx.outbox.find())
 
 
@@ -228,7 +228,7 @@ class GatewaySupervisor:
             open_sessions=len(self._chats),
             turns=len(self._chats.busy),
             error=self.mask(" ".join(filter(None, (*self.problems.values(), self.presence.trouble)))),
-            models=tuple(self._model_status(one) for one in self.models.states if one.error),
+            models=tuple(self._build_model_status(one) for one in self.models.states if one.error),
         )
 
     @property
@@ -257,7 +257,7 @@ class GatewaySupervisor:
                 return False
         return True
 
-    def _model_status(self, state: ModelState) -> ModelStatus:
+    def _build_model_status(self, state: ModelState) -> ModelStatus:
         return ModelStatus(name=state.model, error=self.mask(state.error), since=state.since, failures=state.failures)
 
 

@@ -88,7 +88,7 @@ class Judge:
         self._seconds = seconds
         self._verify = verify
 
-    async def opinion(self, state: GoalState, reply: str) -> Opinion:
+    async def judge_turn(self, state: GoalState, reply: str) -> Opinion:
         """Return the opinion about a turn with this reply.
 
         A goal is not reached while its verify command fails.
@@ -243,7 +243,7 @@ class GoalFollower:
 
     async def _judge_turn(self, judged: JudgeTurn) -> bool | None:
         judge = self._judge = self._judge or self._make_judge()
-        opinion = await judge.opinion(judged.state, judged.pending.reply)
+        opinion = await judge.judge_turn(judged.state, judged.pending.reply)
         return await shield_until_done(self._conclude(judged, opinion))
 
     async def _conclude(self, judged: JudgeTurn, opinion: Opinion) -> bool | None:

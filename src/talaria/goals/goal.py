@@ -151,11 +151,11 @@ class GoalState(Struct, frozen=True, kw_only=True, omit_defaults=True):
         """Turns used, and the maximum if there is one."""
         return f"{self.turns_used} of {self.max_turns} turns" if self.max_turns else f"{self.turns_used} turns"
 
-    def paused(self, reason: str) -> "GoalState":
+    def pause(self, reason: str) -> "GoalState":
         """Return the goal in the paused state, in which it needs a person."""
         return structs.replace(self, status="paused", paused_reason=reason, pending=None, parked=None)
 
-    def resumed(self, now: datetime, usage: Usage) -> "GoalState":
+    def resume(self, now: datetime, usage: Usage) -> "GoalState":
         """Return the goal in the active state, with its counters reset."""
         return structs.replace(
             self,
@@ -172,7 +172,7 @@ class GoalState(Struct, frozen=True, kw_only=True, omit_defaults=True):
             parked=None,
         )
 
-    def used_up(self, now: datetime, usage: Usage) -> str:
+    def describe_used_up(self, now: datetime, usage: Usage) -> str:
         """Return the part of the allowance that is used up as text, or an empty string."""
         most = self.allowance
         tokens = count_tokens(usage) - count_tokens(self.usage)
@@ -279,7 +279,7 @@ def read_goal(tx: Transaction, session_id: SessionId) -> StoredGoal:
     return StoredGoal(stored.value, stored.version)
 
 
-def goal_caps(tx: Transaction, session_id: SessionId) -> Sequence[Cap]:
+def read_goal_caps(tx: Transaction, session_id: SessionId) -> Sequence[Cap]:
     """Return the spending limit of the active goal, as a cap for the ledger."""
     state = read_goal(tx, session_id).state
     if state is None or state.status != "active" or not state.allowance.microdollars:

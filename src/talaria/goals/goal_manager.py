@@ -33,7 +33,7 @@ from talaria.goals.goal_store import (
     withdraw_steps,
     write_goal,
 )
-from talaria.goals.transitions import NextStep, build_continuation, format_goal_status, turn_judged
+from talaria.goals.transitions import NextStep, apply_verdict, build_continuation, format_goal_status
 
 _LABELS = {
     "verify": "verify",
@@ -209,7 +209,7 @@ class GoalManager:
             if stored.state is None or stored.state.status != "active":
                 return stored.state
             withdraw_steps(tx, self._session_id)
-            return structs.replace(stored.state.paused(reason), untold="")
+            return structs.replace(stored.state.pause(reason), untold="")
 
         before, after = await self._change(stop)
         return after if before is not None and before.status == "active" else None
@@ -231,7 +231,7 @@ class GoalManager:
             self._refuse_during_turn(tx)
             withdraw_steps(tx, self._session_id)
             now = self._clock.now()
-            resumed = structs.replace(state.resumed(now, get_usage(tx, self._session_id)), untold="")
+            resumed = structs.replace(state.resume(now, get_usage(tx, self._session_id)), untold="")
             reason = state.last.reason if state.last else ""
             queue_next_step(tx, self._session_id, resumed, NextStep(f"resume:{resumed.resumes}", reason), now)
             return resumed
@@ -284,7 +284,7 @@ class GoalManager:
         state = await self.load()
         if state is None or state.status != "active":
             return GoalDecision(verdict="inactive", reason="There is no active goal.")
-        opinion, watched = resolve_process(await self._judge.opinion(state, reply))
+        opinion, watched = resolve_process(await self._judge.judge_turn(state, reply))
         turn = state.pending.turn if state.pending else new_turn_id()
 
         def is_same(stored: GoalState | None) -> TypeGuard[GoalState]:
@@ -294,7 +294,7 @@ class GoalManager:
             usage = add_usage(tx, self._session_id, opinion.usage, has_price=opinion.has_price)
             if not is_same(stored.state):
                 return stored.state
-            transition = turn_judged(stored.state, opinion, turn, usage, watched, self._clock.now())
+            transition = apply_verdict(stored.state, opinion, turn, usage, watched, self._clock.now())
             record_verdict(tx, self._session_id, transition.verdict)
             return transition.state
 

@@ -24,11 +24,11 @@ from talaria.goals.transitions import (
     SessionActivity,
     Transition,
     WaitUntil,
+    apply_turn_end,
+    apply_verdict,
     build_continuation,
+    choose_next_action,
     is_verdict_current,
-    next_action,
-    turn_ended,
-    turn_judged,
     wait_ended,
 )
 from talaria.runtime.outbox import queue_notice
@@ -73,14 +73,14 @@ def add_usage(tx: Transaction, session_id: SessionId, usage: Usage, *, has_price
 def record_verdict(tx: Transaction, session_id: SessionId, verdict: JudgedTurn | None) -> None:
     """Add a verdict, if there is one, to the history."""
     if verdict is not None:
-        tx.events.append(_goal_key(session_id), [(verdict.verdict, _encode(verdict).decode())])
+        tx.events.append(_build_goal_key(session_id), [(verdict.verdict, _encode(verdict).decode())])
 
 
 def read_history(tx: Transaction, session_id: SessionId, last: int) -> list[JudgedTurn]:
     """Return the last verdicts, oldest first."""
     found: list[JudgedTurn] = []
     seq = 0
-    while page := tx.events.after(_goal_key(session_id), seq, _PAGE_SIZE):
+    while page := tx.events.after(_build_goal_key(session_id), seq, _PAGE_SIZE):
         found = [*found, *(_decode_judged(event.payload) for event in page)][-last:]
         seq = page[-1].seq
     return found
@@ -101,13 +101,13 @@ def queue_next_step(tx: Transaction, session_id: SessionId, state: GoalState, st
 
 def withdraw_steps(tx: Transaction, session_id: SessionId, *, kick_off: bool = True) -> None:
     """Withdraw the steps in the inbox; with ``kick_off`` also the first one."""
-    waiting = [item for item in tx.inbox.unsettled(session_id) if item.kind == KIND and item.state == "waiting"]
+    waiting = [item for item in tx.inbox.list_unsettled(session_id) if item.kind == KIND and item.state == "waiting"]
     tx.inbox.settle([item.id for item in waiting if kick_off or item.priority == LOW_PRIORITY])
 
 
 def read_activity(tx: Transaction, session_id: SessionId) -> SessionActivity:
     """Return the activity of a goal's session: inbox, running turn and last turn."""
-    unsettled = tx.inbox.unsettled(session_id)
+    unsettled = tx.inbox.list_unsettled(session_id)
     last = tx.turns.find(session_id, limit=1)
     return SessionActivity(
         has_step=any(item.kind == KIND and item.state == "waiting" for item in unsettled),
@@ -130,10 +130,10 @@ def list_running_processes(tx: Transaction, session_id: SessionId) -> list[Runni
 def find_next_action(tx: Transaction, session_id: SessionId, now: datetime) -> NextAction:
     """Return the next action for the goal of a session."""
     state = read_goal(tx, session_id).state
-    return next_action(state, read_activity(tx, session_id), now) if state is not None else Idle()
+    return choose_next_action(state, read_activity(tx, session_id), now) if state is not None else Idle()
 
 
-def resumable_goals(tx: Transaction, now: datetime) -> list[SessionId]:
+def list_resumable_goals(tx: Transaction, now: datetime) -> list[SessionId]:
     """Return the sessions whose goal has a turn to judge, a notice to deliver or a wait that is over.
 
     A wait for a process counts as over, because only a follower can watch the process. A goal with a step in the inbox
@@ -160,7 +160,7 @@ def record_turn_end(tx: Transaction, result: TurnResult, now: datetime) -> None:
     stored = read_goal(tx, result.session_id)
     if stored.state is not None and stored.state.status == "active":
         withdraw_steps(tx, result.session_id, kick_off=False)
-        _apply(tx, result.session_id, stored, turn_ended(stored.state, result, now), now)
+        _apply(tx, result.session_id, stored, apply_turn_end(stored.state, result, now), now)
 
 
 class GoalNotice(Struct, frozen=True):
@@ -196,7 +196,7 @@ def conclude_turn(
     stored = read_goal(tx, session_id)
     if stored.state is None or not is_verdict_current(stored.state, read_activity(tx, session_id), judged, now):
         return None
-    transition = turn_judged(stored.state, opinion, judged.pending.turn, usage, watched, now)
+    transition = apply_verdict(stored.state, opinion, judged.pending.turn, usage, watched, now)
     shown = structs.replace(transition, state=structs.replace(transition.state, untold=""))
     _apply(tx, session_id, stored, shown, now)
     return Conclusion(_post_notice(tx, session_id, transition.state.untold, key), transition.step is not None)
@@ -249,7 +249,7 @@ def _index(tx: Transaction, session_id: SessionId, state: GoalState | None) -> N
         ACTIVE_GOAL.delete(tx, session_id)
 
 
-def _goal_key(session_id: SessionId) -> str:
+def _build_goal_key(session_id: SessionId) -> str:
     return f"goal:{session_id}"
 
 

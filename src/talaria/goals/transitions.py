@@ -219,7 +219,7 @@ class Transition(Struct, frozen=True):
     step: NextStep | None = None
 
 
-def next_action(state: GoalState | None, activity: SessionActivity, now: datetime) -> NextAction:
+def choose_next_action(state: GoalState | None, activity: SessionActivity, now: datetime) -> NextAction:
     """Return the next action for a goal.
 
     Nothing is judged while a message is pending or processed: the turn for it will be judged. An active goal without a
@@ -242,7 +242,7 @@ def next_action(state: GoalState | None, activity: SessionActivity, now: datetim
     return WaitUntil(Waiting(activity.last_turn, now, "")) if activity.last_turn is not None else Idle()
 
 
-def turn_ended(state: GoalState, result: TurnResult, now: datetime) -> Transition:
+def apply_turn_end(state: GoalState, result: TurnResult, now: datetime) -> Transition:
     """Return an active goal after a turn: to be judged, to be retried after a failure, or paused."""
     match result.end:
         case TurnStopped():
@@ -260,12 +260,12 @@ def turn_ended(state: GoalState, result: TurnResult, now: datetime) -> Transitio
 
 def is_verdict_current(state: GoalState | None, activity: SessionActivity, judged: JudgeTurn, now: datetime) -> bool:
     """Return whether a verdict still applies, because neither goal nor session has changed since."""
-    if state is None or next_action(state, activity, now) != JudgeTurn(state, judged.pending):
+    if state is None or choose_next_action(state, activity, now) != JudgeTurn(state, judged.pending):
         return False
     return (state.id, state.subgoals) == (judged.state.id, judged.state.subgoals)
 
 
-def turn_judged(
+def apply_verdict(
     state: GoalState, opinion: Opinion, turn: TurnId, usage: Usage, watched: WatchedProcess | None, now: datetime
 ) -> Transition:
     """Return a goal after a verdict on ``turn``, with the next step where it continues at once.
@@ -302,10 +302,10 @@ def wait_ended(
     """
     if state is None or state.parked not in (parked, None):
         return None
-    action = next_action(state, activity, now)
+    action = choose_next_action(state, activity, now)
     if not isinstance(action, WaitUntil) or action.parked.turn != parked.turn:
         return None
-    reason = state.used_up(now, usage)
+    reason = state.describe_used_up(now, usage)
     if reason:
         return Transition(_pause(state, reason))
     after = parked.turn if state.parked else f"{parked.turn}:{version}"
@@ -321,7 +321,7 @@ def _apply_opinion(
         return structs.replace(state, status="done", untold=f"Goal reached ({state.progress}): {opinion.reason}")
     if opinion.verdict == "stop":
         return _pause(state, opinion.reason.rstrip("."))
-    reason = state.used_up(now, usage)
+    reason = state.describe_used_up(now, usage)
     if reason:
         return _pause(state, reason)
     if opinion.failure:
@@ -335,7 +335,7 @@ def _apply_opinion(
 
 def _pause(state: GoalState, reason: str) -> GoalState:
     notice = f"Goal paused ({state.progress}), because {reason}. `/goal resume` continues it."
-    return structs.replace(state.paused(reason), untold=notice)
+    return structs.replace(state.pause(reason), untold=notice)
 
 
 def _retry_judging(state: GoalState, opinion: Opinion, turn: TurnId, now: datetime) -> GoalState:

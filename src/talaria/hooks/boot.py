@@ -104,8 +104,8 @@ class Boot:
 async def _wait_for_end(conversation: SessionRunner) -> TurnEnd | None:
     """Wait for the end of the turn; on cancellation, stop it, as it would not be resumed."""
     try:
-        return await conversation.settled()
+        return await conversation.wait_until_idle()
     except asyncio.CancelledError:
         if conversation.stop():
-            await conversation.settled()
+            await conversation.wait_until_idle()
         raise

@@ -52,7 +52,7 @@ class HookManifest(Struct, frozen=True, kw_only=True):
     timeout_seconds: float = DEFAULT_TIMEOUT
     run: str = ""
 
-    def hears(self, event: str) -> bool:
+    def listens_to(self, event: str) -> bool:
         """Return whether the hook listens for this event."""
         return any(fnmatchcase(event, pattern) for pattern in self.events)
 
@@ -226,7 +226,7 @@ def _compose(text: str) -> list[tuple[_Node, _Node]]:
     if root is None:
         return []
     if root.id != "mapping":
-        raise _ManifestError(_line(root), "this isn't a list of fields (`name: value`).")
+        raise _ManifestError(_get_line(root), "this isn't a list of fields (`name: value`).")
     return list(root.value)
 
 
@@ -234,7 +234,7 @@ def _iterate_fields(nodes: list[tuple[_Node, _Node]]) -> Iterator[tuple[str, _Fi
     """Yield each field name with its value."""
     seen: set[str] = set()
     for key, value in nodes:
-        name, line = str(key.value), _line(key)
+        name, line = str(key.value), _get_line(key)
         if name not in _PARSERS:
             suggestions = difflib.get_close_matches(name, _PARSERS, n=1)
             hint = f"did you mean `{suggestions[0]}`?" if suggestions else _KNOWN_FIELDS
@@ -251,11 +251,11 @@ def _iterate_fields(nodes: list[tuple[_Node, _Node]]) -> Iterator[tuple[str, _Fi
 def _read_scalar(node: _Node) -> tuple[int, str]:
     """Return line and text of a node; text of several lines has no line break at its ends."""
     if node.id != "scalar":
-        raise _ManifestError(_line(node), "this must be text.")
-    return _line(node), node.value.strip() if node.style in {"|", ">"} else node.value
+        raise _ManifestError(_get_line(node), "this must be text.")
+    return _get_line(node), node.value.strip() if node.style in {"|", ">"} else node.value
 
 
-def _line(node: _Node) -> int:
+def _get_line(node: _Node) -> int:
     return int(node.start_mark.line) + 1
 
 

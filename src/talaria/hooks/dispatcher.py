@@ -128,7 +128,7 @@ class HookDispatcher:
 
     def fire(self, event: str, facts: Facts) -> None:
         """Queue an event for every hook that listens for it."""
-        listeners = [queue for queue in self._queues if queue.hook.manifest.hears(event)]
+        listeners = [queue for queue in self._queues if queue.hook.manifest.listens_to(event)]
         if listeners:
             hook_event = HookEvent(event, {name: _truncate(fact) for name, fact in facts.items()})
             for queue in listeners:

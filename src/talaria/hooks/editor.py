@@ -149,7 +149,7 @@ def _read(path: Path) -> str:
 
 def pick_sample_event(manifest: HookManifest) -> str:
     """Return the first event that a hook listens for."""
-    known = next((event for event in EVENTS if manifest.hears(event)), "")
+    known = next((event for event in EVENTS if manifest.listens_to(event)), "")
     named = next((pattern for pattern in manifest.events if pattern.startswith(COMMAND)), "")
     return known or named.replace("*", "status")
 
@@ -175,7 +175,7 @@ def try_hook(hook: Hook, event: str, environment: Mapping[str, str]) -> HookRepo
     """
     event = event or pick_sample_event(hook.manifest)
     facts = make_sample_facts(event)
-    if not hook.manifest.hears(event):
+    if not hook.manifest.listens_to(event):
         raise Refused(
             f"The hook {hook.manifest.name} doesn't listen for {event}, only for {' '.join(hook.manifest.events)}."
         )

@@ -125,12 +125,12 @@ class HookQueue:
 
     def _serve(self) -> None:
         number = 0
-        while (hook_event := self._next(number)) is not None:
+        while (hook_event := self._take_next(number)) is not None:
             self._start_attempt(number, hook_event)
             self._wait_for_attempt(number, hook_event)
             number += 1
 
-    def _next(self, number: int) -> HookEvent | None:
+    def _take_next(self, number: int) -> HookEvent | None:
         with self._changed:
             if not self._waiting and self._dropped_in_row:
                 log.warning(

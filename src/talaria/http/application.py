@@ -33,7 +33,7 @@ from talaria.http.routing import (
     Send,
 )
 from talaria.observability.prometheus import LoopLag, label, render_family, render_metric
-from talaria.observability.shutdown_report import memory_in_use
+from talaria.observability.shutdown_report import measure_memory
 
 _BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 
@@ -72,7 +72,7 @@ class RequestMetrics:
                 render_metric(
                     "process_start_time_seconds", "gauge", "Start time of the process.", self._started.timestamp()
                 ),
-                render_metric("process_resident_memory_bytes", "gauge", "Memory in use.", memory_in_use()),
+                render_metric("process_resident_memory_bytes", "gauge", "Memory in use.", measure_memory()),
                 render_metric(
                     "talaria_event_loop_lag_seconds", "gauge", "Current delay of the event loop.", pulse.last
                 ),
@@ -171,7 +171,7 @@ class HttpApplication:
         try:
             self._origins.check(request.headers)
             if request.method == "OPTIONS":
-                await exchange.write(self._preflight(request))
+                await exchange.write(self._answer_preflight(request))
                 return
             route, request.parts = self._router.find(request.method, request.path)
             await self._serve(request, route, exchange)
@@ -254,7 +254,7 @@ class HttpApplication:
             return stored
         return StoredReply.of(self.render_problem(make_server_problem(_TOO_LONG, code="answer_not_kept")))
 
-    def _preflight(self, request: Request[Any]) -> Reply:
+    def _answer_preflight(self, request: Request[Any]) -> Reply:
         methods = ", ".join(self._router.methods(request.path))
         headers = self._origins.preflight_headers(request.headers, methods)
         return Reply(status=HTTPStatus.NO_CONTENT, headers={"allow": methods, **headers})
@@ -369,7 +369,7 @@ class _Exchange:
         while True:
             try:
                 async with asyncio.timeout(min(self._options.heartbeat, self._options.stall)):
-                    await request.gone()
+                    await request.wait_for_disconnect()
             except TimeoutError:
                 if self.check_caller is not None:
                     await self.check_caller()

@@ -89,7 +89,7 @@ class RouteGroup(Struct, frozen=True, kw_only=True):
     requirements: Mapping[str, str]
     change_headers: tuple[str, ...] = ()
 
-    def requirement(self, route: Route) -> str:
+    def describe_requirement(self, route: Route) -> str:
         """Return what a caller needs for a route; empty if anybody may use it."""
         return self.requirements.get(route.scope, "") if route.scope is not None else ""
 
@@ -129,7 +129,7 @@ def build_openapi(groups: Sequence[RouteGroup], version: str) -> Mapping[str, An
 def _build_operation(
     group: RouteGroup, route: Route, schemas: Mapping[Any, Any], components: Mapping[str, Any]
 ) -> Mapping[str, Any]:
-    requirement = group.requirement(route)
+    requirement = group.describe_requirement(route)
     operation: dict[str, Any] = {
         "operationId": _make_operation_id(route),
         "summary": route.summary,
@@ -212,7 +212,7 @@ def render_docs_page(groups: Sequence[RouteGroup], version: str) -> bytes:
 
 
 def _render_route(group: RouteGroup, route: Route) -> str:
-    requirement = html.escape(group.requirement(route) or "Open to everybody.")
+    requirement = html.escape(group.describe_requirement(route) or "Open to everybody.")
     return _ROUTE.format(
         path=html.escape(route.path.replace("*}", "}")),
         method=route.method.lower(),

@@ -4,9 +4,9 @@ Routes are data from which dispatch and documentation are derived.
 
 To add routes, write a class with ``routes() -> tuple[Route, ...]`` whose handlers take a `Request` and return a
 `Reply`, and list it where `app` builds the application (``app/api.py``). Read the body with ``request.read(Struct)``,
-the query with ``request.asked(Struct)``, and values of path braces from ``request.parts``; a `Problem` becomes an error
-response, as do the errors of `core`. Caller, limits, body size, idempotency and disconnected clients are handled around
-the handler. The OpenAPI document is generated from the structs.
+the query with ``request.parse_query(Struct)``, and values of path braces from ``request.parts``; a `Problem` becomes an
+error response, as do the errors of `core`. Caller, limits, body size, idempotency and disconnected clients are handled
+around the handler. The OpenAPI document is generated from the structs.
 """
 
 import asyncio
@@ -130,7 +130,7 @@ class RequestLimiter:
         """Return the number of running requests."""
         return sum(self._running.values())
 
-    async def rest(self) -> None:
+    async def wait_until_idle(self) -> None:
         """Wait until no request is running."""
         await self._idle.wait()
 
@@ -210,7 +210,7 @@ class Request(Generic[CallerT]):
         """Return the query parameters; of repeated ones the last."""
         return dict(parse_qsl(self._query.decode("latin-1"), keep_blank_values=True, errors="replace"))
 
-    def asked(self, kind: type[T]) -> T:
+    def parse_query(self, kind: type[T]) -> T:
         """Return the query as a struct, or raise a `Problem`."""
         if b"%00" in self._query or b"\0" in self._query:
             raise Problem(NUL_REFUSED, code="invalid_value")
@@ -264,7 +264,7 @@ class Request(Generic[CallerT]):
         """Return whether the client waits for permission to send its body. Other clients read only after sending it."""
         return "100-continue" in self.headers.get("expect", "").lower()
 
-    async def gone(self) -> None:
+    async def wait_for_disconnect(self) -> None:
         """Raise `ClientGone` when the client has disconnected."""
         while (await self.receive())["type"] != "http.disconnect":
             pass

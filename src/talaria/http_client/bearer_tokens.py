@@ -162,7 +162,7 @@ def _sign_claim(credentials: _GoogleCredentials, scope: str, now: datetime) -> s
         "iat": int(now.timestamp()),
         "exp": int((now + _ASSERTION_LIFE).timestamp()),
     }
-    text = b".".join(_base64url(json.dumps(part, separators=(",", ":")).encode()) for part in (header, claim))
+    text = b".".join(_encode_base64url(json.dumps(part, separators=(",", ":")).encode()) for part in (header, claim))
     try:
         # Checking that the numbers of the key are prime would take 40 ms each time; it is the owner's own key.
         key = serialization.load_pem_private_key(
@@ -172,10 +172,10 @@ def _sign_claim(credentials: _GoogleCredentials, scope: str, now: datetime) -> s
         raise BadKey("the private key of the service account can't be read") from error
     if not isinstance(key, rsa.RSAPrivateKey):
         raise BadKey("the private key of the service account isn't an RSA key")
-    return (text + b"." + _base64url(key.sign(text, padding.PKCS1v15(), hashes.SHA256()))).decode()
+    return (text + b"." + _encode_base64url(key.sign(text, padding.PKCS1v15(), hashes.SHA256()))).decode()
 
 
-def _base64url(data: bytes) -> bytes:
+def _encode_base64url(data: bytes) -> bytes:
     return base64.urlsafe_b64encode(data).rstrip(b"=")
 
 
@@ -218,20 +218,22 @@ class BearerToken:
         try:
             granted = self._request.decode(data)
         except ValueError as error:
-            raise BadKey(f"{urlsplit(url).hostname} gave no token: {_reason(data)}", status=answer.status) from error
+            raise BadKey(
+                f"{urlsplit(url).hostname} gave no token: {_read_reason(data)}", status=answer.status
+            ) from error
         self._token = granted.access_token
         self._expires_at = now + timedelta(seconds=granted.expires_in)
 
 
-def _reason(data: bytes) -> str:
+def _read_reason(data: bytes) -> str:
     """Return the reason that an authority gives, without anything that looks like a secret."""
     try:
         found = json.loads(data)
     except ValueError:
         return "its answer isn't JSON"
-    said = (
+    reason = (
         str(found.get("error_description") or found.get("error") or found.get("msg") or "no reason given")
         if found
         else "no reason given"
     )
-    return re.sub(r"\s+", " ", said)[:200]
+    return re.sub(r"\s+", " ", reason)[:200]

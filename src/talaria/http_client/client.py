@@ -34,8 +34,8 @@ class Body(Protocol):
 class SilenceWatch:
     """Reads a body, and ends a read that takes too long with `TimeoutError`.
 
-    Only data that the caller reports with `heard` counts: keep-alive comments are silence. One timer serves all reads:
-    `asyncio.timeout` around each would cost more than decoding.
+    Only data that the caller reports with `record_data` counts: keep-alive comments are silence. One timer serves all
+    reads: `asyncio.timeout` around each would cost more than decoding.
     """
 
     def __init__(self, body: Body, first_byte_by: float, limit: float) -> None:
@@ -46,7 +46,7 @@ class SilenceWatch:
         self._is_news = False
         self._is_late = False
         self._reader: asyncio.Task[object] | None = None
-        self._timer = self._loop.call_at(first_byte_by, self._look)
+        self._timer = self._loop.call_at(first_byte_by, self._check_silence)
 
     async def read(self) -> bytes:
         """Return new data, or nothing at the end."""
@@ -55,7 +55,7 @@ class SilenceWatch:
             self._is_news = False
             if self._until < self._timer.when():  # it was set for the first byte, which may come much later
                 self._timer.cancel()
-                self._timer = self._loop.call_at(self._until, self._look)
+                self._timer = self._loop.call_at(self._until, self._check_silence)
         reader = self._reader = asyncio.current_task()
         assert reader is not None
         cancelled_before = reader.cancelling()
@@ -68,7 +68,7 @@ class SilenceWatch:
         finally:
             self._reader = None
 
-    def heard(self) -> None:
+    def record_data(self) -> None:
         """Count the last read: the next silence starts with the next read."""
         self._is_news = True
 
@@ -76,12 +76,12 @@ class SilenceWatch:
         """Stop the timer."""
         self._timer.cancel()
 
-    def _look(self) -> None:
+    def _check_silence(self) -> None:
         now = self._loop.time()
         if self._reader is None:
-            self._timer = self._loop.call_at(now + self._limit, self._look)
+            self._timer = self._loop.call_at(now + self._limit, self._check_silence)
         elif now < self._until:
-            self._timer = self._loop.call_at(self._until, self._look)
+            self._timer = self._loop.call_at(self._until, self._check_silence)
         else:
             self._is_late = True
             self._reader.cancel()
@@ -124,7 +124,7 @@ class EventParser:
 
     def _feed_lines(self, chunk: bytes) -> list[bytes]:
         events: list[bytes] = []
-        for line in self._lines(chunk):
+        for line in self._split_lines(chunk):
             if line.startswith(b"data:"):
                 self._data.append(line[6:] if line[5:6] == b" " else line[5:])
                 self._data_size += len(line)
@@ -137,7 +137,7 @@ class EventParser:
             raise ReplyTooLong(f"a stream event is larger than {MAX_EVENT // 1024**2} MB")
         return events
 
-    def _lines(self, chunk: bytes) -> list[bytes]:
+    def _split_lines(self, chunk: bytes) -> list[bytes]:
         if self._after_cr and chunk.startswith(b"\n"):
             chunk = chunk[1:]
             self._after_cr = False
@@ -173,7 +173,7 @@ class Answer:
         """Return the data of the next events, at least one, or ``None`` at the end of the body."""
         while chunk := await self._read():
             if events := self._events.feed(chunk):
-                self._watch.heard()
+                self._watch.record_data()
                 return events
         return None
 
@@ -181,7 +181,7 @@ class Answer:
         """Return the body; raises `ReplyTooLong` if it has more than ``limit`` bytes."""
         chunks, size = [], 0
         while chunk := await self._read():
-            self._watch.heard()
+            self._watch.record_data()
             chunks.append(chunk)
             size += len(chunk)
             if size > limit:
@@ -208,10 +208,10 @@ class Answer:
             raise ProviderUnreachable("the provider stopped sending", cause="the reply stopped midway") from error
         except OSError as error:
             raise ProviderUnreachable(
-                f"the connection was lost: {_words(error)}", cause="the connection was lost"
+                f"the connection was lost: {_describe_error(error)}", cause="the connection was lost"
             ) from error
         except NotHttp as error:
-            raise MalformedReply(f"the provider doesn't speak HTTP: {_words(error)}") from error
+            raise MalformedReply(f"the provider doesn't speak HTTP: {_describe_error(error)}") from error
 
 
 @cache
@@ -242,7 +242,7 @@ class HttpPool:
         self._resolve = resolve
         self._routes: dict[HttpAddress, HttpRoute] = {}
         self._connections: set[HttpConnection] = set()
-        self._kept: dict[HttpAddress, list[tuple[float, HttpConnection]]] = {}
+        self._idle: dict[HttpAddress, list[tuple[float, HttpConnection]]] = {}
 
     @asynccontextmanager
     async def post(
@@ -261,14 +261,14 @@ class HttpPool:
     async def send(self, url: str, body: bytes, headers: Mapping[str, str]) -> tuple[int, Mapping[str, str]]:
         """Post ``body`` and return status and headers of the response; raises `ValueError` for an invalid request."""
         to, path = read_url(url)
-        self._route(to).request("POST", path, headers, body)
+        self._find_route(to).request("POST", path, headers, body)
         async with self.post(url, body, headers, Timeouts()) as answer:
             await answer.drain()
             return answer.status, answer.headers
 
     async def close(self) -> None:
         """Close all connections; a later call opens new ones."""
-        self._kept.clear()
+        self._idle.clear()
         for connection in self._connections:
             connection.abort()
         if self._connections:
@@ -294,14 +294,14 @@ class HttpPool:
         first_byte_by = asyncio.get_running_loop().time() + connect + timeouts.first_byte.total_seconds()
         try:
             to, path = read_url(url)
-            route = self._route(to)
+            route = self._find_route(to)
             request = route.request(method, path, headers, body)
             async with asyncio.timeout_at(first_byte_by):
                 reply, connection = await self._ask(route, request, connect, repeats=repeats)
         except NotHttp as error:
-            raise MalformedReply(f"{_without_query(url)} doesn't speak HTTP: {_words(error)}") from error
+            raise MalformedReply(f"{_strip_query(url)} doesn't speak HTTP: {_describe_error(error)}") from error
         except (OSError, ValueError) as error:
-            raise self._unreachable(url, error) from error
+            raise self._make_unreachable(url, error) from error
         answer = Answer(reply, connection, first_byte_by, timeouts.silence.total_seconds())
         try:
             yield answer
@@ -309,33 +309,33 @@ class HttpPool:
             answer.close()
             self._release(to, connection)
 
-    def _unreachable(self, url: str, error: OSError | ValueError) -> ProviderUnreachable:
+    def _make_unreachable(self, url: str, error: OSError | ValueError) -> ProviderUnreachable:
         """Return the error for a failed connection, with what may help behind a proxy."""
-        message = f"{_without_query(url)} doesn't answer: {_words(error)}"
+        message = f"{_strip_query(url)} doesn't answer: {_describe_error(error)}"
         try:
-            proxy = self._route(read_url(url)[0]).proxy
+            proxy = self._find_route(read_url(url)[0]).proxy
         except ProxyUnsupported:
-            return ProviderUnreachable(message, cause=_words(error), remedy=_CHECK_PROXY)
+            return ProviderUnreachable(message, cause=_describe_error(error), remedy=_CHECK_PROXY)
         except ValueError:  # an invalid address
-            return ProviderUnreachable(message, cause=_cause(error))
+            return ProviderUnreachable(message, cause=_describe_cause(error))
         if isinstance(error, ssl.SSLError):
-            return ProviderUnreachable(message, cause=_cause(error), remedy=_TRUST)
+            return ProviderUnreachable(message, cause=_describe_cause(error), remedy=_TRUST)
         if proxy is None:
-            return ProviderUnreachable(message, cause=_cause(error))
+            return ProviderUnreachable(message, cause=_describe_cause(error))
         is_proxy = isinstance(error, ProxyRefused)
-        cause = _words(error) if is_proxy else f"through the proxy {proxy.authority}, {_cause(error)}"
+        cause = _describe_error(error) if is_proxy else f"through the proxy {proxy.authority}, {_describe_cause(error)}"
         return ProviderUnreachable(message, cause=cause, remedy=_CHECK_PROXY)
 
     async def _ask(
         self, route: HttpRoute, request: bytes, connect: float, *, repeats: bool
     ) -> tuple[HttpReply, HttpConnection]:
         """Send a request and wait for the response headers."""
-        kept = self._take(route.to)
-        if kept is not None:
+        idle = self._take_idle_connection(route.to)
+        if idle is not None:
             try:
-                return await self._ask_on(kept, request)
+                return await self._ask_on(idle, request)
             except ConnectionError:
-                if kept.has_answered or not repeats:
+                if idle.has_answered or not repeats:
                     raise
         return await self._ask_on(await self._connect(route, connect), request)
 
@@ -349,29 +349,29 @@ class HttpPool:
     async def _connect(self, route: HttpRoute, seconds: float) -> HttpConnection:
         try:
             async with asyncio.timeout(seconds):
-                connection = await dial(route, self._trusted, self._resolve)
+                connection = await dial(route, self._load_certificates, self._resolve)
         except TimeoutError as error:
             raise TimeoutError(f"no connection within {seconds:g} s") from error
         self._connections.add(connection)
         connection.lost.add_done_callback(lambda _: self._connections.discard(connection))
         return connection
 
-    def _trusted(self) -> ssl.SSLContext:
+    def _load_certificates(self) -> ssl.SSLContext:
         if self._tls is None:
             self._tls = load_trusted_certificates(ssl.get_default_verify_paths())
         return self._tls
 
-    def _route(self, to: HttpAddress) -> HttpRoute:
+    def _find_route(self, to: HttpAddress) -> HttpRoute:
         if to not in self._routes:
             self._routes[to] = HttpRoute(to) if self._direct else find_route(to)
         return self._routes[to]
 
-    def _take(self, to: HttpAddress) -> HttpConnection | None:
+    def _take_idle_connection(self, to: HttpAddress) -> HttpConnection | None:
         """Return the most recently used connection to a server, if one is still good."""
         since = asyncio.get_running_loop().time() - KEPT_SECONDS
-        kept = self._kept.get(to, [])
-        while kept:
-            used_at, connection = kept.pop()
+        idle = self._idle.get(to, [])
+        while idle:
+            used_at, connection = idle.pop()
             if used_at > since and connection.is_clean:
                 return connection
             connection.abort()
@@ -379,12 +379,12 @@ class HttpPool:
 
     def _release(self, to: HttpAddress, connection: HttpConnection) -> None:
         if connection.is_complete:
-            self._kept.setdefault(to, []).append((asyncio.get_running_loop().time(), connection))
+            self._idle.setdefault(to, []).append((asyncio.get_running_loop().time(), connection))
         else:
             connection.abort()
 
 
-def _cause(error: Exception) -> str:
+def _describe_cause(error: Exception) -> str:
     """Return why no reply came, as a clause for people."""
     match error:
         case socket.gaierror():
@@ -398,13 +398,13 @@ def _cause(error: Exception) -> str:
         case OSError(strerror=str(reason)):
             return reason[:1].lower() + reason[1:]
         case _:
-            return _words(error)
+            return _describe_error(error)
 
 
-def _without_query(url: str) -> str:
+def _strip_query(url: str) -> str:
     """Return a URL for a message: queries are long, and may contain secrets."""
     return url.partition("?")[0]
 
 
-def _words(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     return str(error) or type(error).__name__

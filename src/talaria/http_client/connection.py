@@ -69,12 +69,12 @@ class HttpRoute(Struct, frozen=True):
     def request(self, method: str, path: str, headers: Mapping[str, str], body: bytes | None) -> bytes:
         """Return the bytes of a request, or raise `ValueError` for an invalid header."""
         given = {name.lower() for name in headers}
-        own = {name: value for name, value in self._headers().items() if name.lower() not in given}
+        own = {name: value for name, value in self._make_headers().items() if name.lower() not in given}
         length = {} if body is None else {"Content-Length": str(len(body))}
         target = f"http://{self.to.name}{path}" if self.proxy and not self.to.is_secure else path
         return make_head(f"{method} {target} HTTP/1.1", {**own, **headers, **length}) + (body or b"")
 
-    def _headers(self) -> dict[str, str]:
+    def _make_headers(self) -> dict[str, str]:
         login = {"Authorization": self.to.login} if self.to.login else {}
         sees_us = self.proxy is not None and self.proxy.login and not self.to.is_secure
         proxy_login = {"Proxy-Authorization": self.proxy.login} if self.proxy and sees_us else {}
@@ -90,7 +90,7 @@ def read_url(url: str) -> tuple[HttpAddress, str]:
     host = parts.hostname if parts.hostname.isascii() else parts.hostname.encode("idna").decode()
     port = _PORTS[parts.scheme] if parts.port is None else parts.port
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    return HttpAddress(parts.scheme, host, port, _login(parts)), quote(path, safe=_IN_A_PATH)
+    return HttpAddress(parts.scheme, host, port, _make_login(parts)), quote(path, safe=_IN_A_PATH)
 
 
 def make_head(first_line: str, headers: Mapping[str, str]) -> bytes:
@@ -281,7 +281,7 @@ class HttpConnection(asyncio.Protocol):
         self._transport.resume_reading()
         self._transport.write(request)
         while not self._reply.has_head:
-            await self._more()
+            await self._wait_for_data()
         return self._reply
 
     async def readany(self) -> bytes:
@@ -290,7 +290,7 @@ class HttpConnection(asyncio.Protocol):
         while not reply.pieces:
             if reply.is_complete:
                 return b""
-            await self._more()
+            await self._wait_for_data()
         if reply.waiting > READ_AHEAD and self._transport is not None:
             self._transport.resume_reading()
         return reply.take()
@@ -342,7 +342,7 @@ class HttpConnection(asyncio.Protocol):
             self._transport.abort()
         self._wake()
 
-    async def _more(self) -> None:
+    async def _wait_for_data(self) -> None:
         if self._trouble is not None:
             raise self._trouble
         self._waiter = self._loop.create_future()
@@ -373,7 +373,7 @@ def _inflate(body: bytes, window: int, most: int, *, must_end: bool) -> bytes:
     return b"".join(parts)
 
 
-def _login(parts: SplitResult) -> str:
+def _make_login(parts: SplitResult) -> str:
     if parts.username is None:
         return ""
     words = f"{unquote(parts.username)}:{unquote(parts.password or '')}"

@@ -28,7 +28,7 @@ Resolve = Callable[[str, int], Awaitable[list[SocketAddress]]]  # the addresses 
 def is_public(ip: Ip) -> bool:
     """Return whether an address is public, even inside another notation."""
     if isinstance(ip, IPv6Address):
-        if (inner := _inner(ip)) is not None:
+        if (inner := _extract_ipv4(ip)) is not None:
             return is_public(inner)
         if ip.is_site_local:
             return False
@@ -79,7 +79,7 @@ async def reach(host: str, port: int, resolve: Resolve | None = None) -> socket.
     except BaseException:
         race.close()
         raise
-    return race.winner()
+    return race.take_winner()
 
 
 class _Race:
@@ -96,7 +96,7 @@ class _Race:
         async with asyncio.TaskGroup() as group:
             self._tasks = [group.create_task(self._attempt(turn)) for turn in range(len(self._addresses))]
 
-    def winner(self) -> socket.socket:
+    def take_winner(self) -> socket.socket:
         if not self._connected:
             raise self._trouble[0]
         first, *self._connected = self._connected
@@ -140,7 +140,7 @@ async def resolve_host(host: str, port: int) -> list[SocketAddress]:
     return [one for one in chain.from_iterable(zip_longest(first, second)) if one is not None]
 
 
-def _inner(ip: IPv6Address) -> IPv4Address | None:
+def _extract_ipv4(ip: IPv6Address) -> IPv4Address | None:
     """Return the IPv4 address that traffic to this one reaches."""
     if ip in _NAT64:
         return IPv4Address(int(ip) & 0xFFFF_FFFF)

@@ -56,14 +56,14 @@ class ClaudeCode:
         """Return everything but the messages; raises `Refused` if this isn't a home of Claude Code."""
         if not any((self.home / name).exists() for name in _MARKS):
             raise Refused(f"{self.home} isn't a home of Claude Code: it has neither projects nor settings.json.")
-        settings = as_table(self._files.json("settings", self.home / "settings.json"))
+        settings = as_table(self._files.read_json("settings", self.home / "settings.json"))
         keys = {str(name): value for name, value in as_table(settings.get("env")).items() if isinstance(value, str)}
         home = ForeignHome(
             sessions=tuple(self._list_sessions()),
             settings=self._read_settings(settings),
             servers=self._read_servers(settings, keys),
             keys=keys,
-            instructions=self._files.text("persona", self.home / "CLAUDE.md").strip(),
+            instructions=self._files.read_text("persona", self.home / "CLAUDE.md").strip(),
             notes=self._read_notes(),
             skills=tuple(
                 ForeignSkill(head.parent.name, head.parent) for head in sorted(self.home.glob("skills/*/SKILL.md"))
@@ -92,11 +92,11 @@ class ClaudeCode:
                 status = file.stat()
                 threads, broken = self._read_threads(file)
             except OSError as error:
-                self._files.skip("sessions", self._files.name(file), f"It can't be read: {error.strerror}.")
+                self._files.skip("sessions", self._files.format_name(file), f"It can't be read: {error.strerror}.")
                 continue
             found = [_to_session(thread, f"{status.st_size}-{status.st_mtime_ns}") for thread in threads]
             if broken and not any(found):
-                self._files.skip("sessions", self._files.name(file), "It has no line that can be read.")
+                self._files.skip("sessions", self._files.format_name(file), "It has no line that can be read.")
             for session in filter(None, found):
                 self._paths[session.key] = file
                 yield session
@@ -132,7 +132,7 @@ class ClaudeCode:
 
     def _read_servers(self, settings: Mapping[str, Any], keys: dict[str, str]) -> dict[str, dict[str, Any]]:
         files = (self.home / ".claude.json", self.home.parent / ".claude.json", self.home / ".mcp.json")
-        tables = [as_table(self._files.json("MCP servers", file)) for file in files if file.is_file()]
+        tables = [as_table(self._files.read_json("MCP servers", file)) for file in files if file.is_file()]
         found: dict[str, Any] = {**as_table(settings.get("mcpServers"))}
         for table in tables:
             for project in as_table(table.get("projects")).values():
@@ -151,13 +151,13 @@ class ClaudeCode:
             f"{file.parents[1].name.strip('-')}-{file.name}": file for file in self.home.glob("projects/*/memory/*.md")
         }
         files |= {f"rule-{file.name}": file for file in self.home.glob("rules/*.md")}
-        texts = {name: self._files.text("memory", file).strip() for name, file in sorted(files.items())}
+        texts = {name: self._files.read_text("memory", file).strip() for name, file in sorted(files.items())}
         return {name: text for name, text in texts.items() if text}
 
     def _list_commands(self) -> Iterator[tuple[str, str]]:
         for file in sorted(self.home.glob("commands/**/*.md")):
             name = "-".join(file.relative_to(self.home / "commands").with_suffix("").parts).lower()
-            yield re.sub(r"[^a-z0-9_-]+", "-", name), convert_command(self._files.text("commands", file))
+            yield re.sub(r"[^a-z0-9_-]+", "-", name), convert_command(self._files.read_text("commands", file))
 
     def _note_the_rest(self, settings: Mapping[str, Any]) -> None:
         if settings.get("hooks"):

@@ -61,7 +61,7 @@ class Codex:
         """Return everything but the messages; raises `Refused` if this isn't a home of Codex."""
         if not any((self.home / name).exists() for name in _MARKS):
             raise Refused(f"{self.home} isn't a home of Codex: it has neither config.toml nor sessions.")
-        config = as_table(self._files.toml("settings", self.home / "config.toml"))
+        config = as_table(self._files.read_toml("settings", self.home / "config.toml"))
         keys = self._read_keys()
         skills = sorted(head for head in self.home.glob("skills/*/SKILL.md") if not head.parent.name.startswith("."))
         home = ForeignHome(
@@ -69,10 +69,10 @@ class Codex:
             settings=self._read_settings(config),
             servers=self._read_servers(config, keys),
             keys=keys,
-            instructions=self._files.text("persona", self.home / "AGENTS.md").strip(),
+            instructions=self._files.read_text("persona", self.home / "AGENTS.md").strip(),
             skills=tuple(ForeignSkill(head.parent.name, head.parent) for head in skills),
             commands={
-                file.stem.lower(): convert_command(self._files.text("commands", file))
+                file.stem.lower(): convert_command(self._files.read_text("commands", file))
                 for file in sorted(self.home.glob("prompts/*.md"))
             },
         )
@@ -100,7 +100,7 @@ class Codex:
                 status = file.stat()
                 lines, broken = self._read_lines(file)
             except OSError as error:
-                self._files.skip("sessions", self._files.name(file), f"It can't be read: {error.strerror}.")
+                self._files.skip("sessions", self._files.format_name(file), f"It can't be read: {error.strerror}.")
                 continue
             version = f"{status.st_size}-{status.st_mtime_ns}"
             session = _to_session(file, version, lines, titles, is_archived=archived)
@@ -108,7 +108,7 @@ class Codex:
                 self._paths[session.key] = file
                 yield session
             elif broken:
-                self._files.skip("sessions", self._files.name(file), "It has no line that can be read.")
+                self._files.skip("sessions", self._files.format_name(file), "It has no line that can be read.")
 
     def _read_lines(self, file: Path) -> tuple[list[Line], int]:
         if self._last_read[0] != file:
@@ -122,7 +122,7 @@ class Codex:
         return {as_text(line.get("id")): as_text(line.get("thread_name")) for line in lines}
 
     def _read_keys(self) -> dict[str, str]:
-        auth = as_table(self._files.json("keys", self.home / "auth.json"))
+        auth = as_table(self._files.read_json("keys", self.home / "auth.json"))
         if auth.get("tokens"):
             self._files.skip("keys", "auth.json", "A sign-in can't be copied: `talaria login openai` makes a new one.")
         key = as_text(auth.get("OPENAI_API_KEY"))

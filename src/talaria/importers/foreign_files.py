@@ -38,24 +38,24 @@ class ForeignFiles:
         """Record something that is not imported."""
         self.skipped.append(SkippedItem(kind, name, reason))
 
-    def text(self, kind: ImportKind, path: Path) -> str:
+    def read_text(self, kind: ImportKind, path: Path) -> str:
         """Return the text of a file; empty if there is none or it can't be read."""
         try:
             if path.stat().st_size > _MAX_BYTES:
-                self.skip(kind, self.name(path), f"It has more than {_MAX_BYTES:,} bytes.")
+                self.skip(kind, self.format_name(path), f"It has more than {_MAX_BYTES:,} bytes.")
                 return ""
             return clean_text(path.read_bytes().decode("utf-8-sig", errors="replace"))
         except FileNotFoundError:
             return ""
         except OSError as error:
-            self.skip(kind, self.name(path), f"It can't be read: {error.strerror}.")
+            self.skip(kind, self.format_name(path), f"It can't be read: {error.strerror}.")
             return ""
 
-    def json(self, kind: ImportKind, path: Path) -> Any:
+    def read_json(self, kind: ImportKind, path: Path) -> Any:
         """Return the content of a JSON file; ``None`` if unusable."""
         return self._parse(kind, path, parse_relaxed_json, "JSON")
 
-    def yaml(self, kind: ImportKind, path: Path) -> Any:
+    def read_yaml(self, kind: ImportKind, path: Path) -> Any:
         """Return the content of a YAML file; ``None`` if unusable."""
         import yaml  # noqa: PLC0415 (loaded when a home has such a file)
 
@@ -67,23 +67,23 @@ class ForeignFiles:
 
         return self._parse(kind, path, parse, "YAML")
 
-    def toml(self, kind: ImportKind, path: Path) -> Any:
+    def read_toml(self, kind: ImportKind, path: Path) -> Any:
         """Return the content of a TOML file; ``None`` if unusable."""
         return self._parse(kind, path, tomllib.loads, "TOML")
 
-    def name(self, path: Path) -> str:
+    def format_name(self, path: Path) -> str:
         """Return the name of a file in reports: its path in the home."""
         return str(path.relative_to(self.home)) if path.is_relative_to(self.home) else str(path)
 
     def _parse(self, kind: ImportKind, path: Path, parse: Callable[[str], Any], language: str) -> Any:
-        text = self.text(kind, path)
+        text = self.read_text(kind, path)
         if not text.strip():
             return None
         try:
             return parse(text)
         except (ValueError, RecursionError) as error:
             where = str(error).partition("\n")[0]
-            self.skip(kind, self.name(path), f"It isn't valid {language}: {where}.")
+            self.skip(kind, self.format_name(path), f"It isn't valid {language}: {where}.")
             return None
 
 
@@ -188,10 +188,10 @@ def open_copy(database: Path) -> apsw.Connection:
     files = [Path(f"{database}{suffix}") for suffix in ("", "-wal")]
     with TemporaryDirectory(prefix="talaria-import-") as folder:
         for _ in range(_COPY_ATTEMPTS):
-            before = [_stamp(file) for file in files]
+            before = [_read_stamp(file) for file in files]
             for file in files:
                 _copy(file, Path(folder, file.name))
-            if before == [_stamp(file) for file in files]:
+            if before == [_read_stamp(file) for file in files]:
                 return _open(Path(folder, database.name))
     raise Refused(f"{database} changes while it is read. Stop the program that uses it, then repeat the import.")
 
@@ -223,7 +223,7 @@ def list_columns(connection: apsw.Connection, table: str) -> list[str]:
     return [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
 
 
-def _stamp(file: Path) -> tuple[int, int] | None:
+def _read_stamp(file: Path) -> tuple[int, int] | None:
     try:
         status = file.stat()
     except FileNotFoundError:

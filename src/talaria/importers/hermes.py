@@ -46,8 +46,8 @@ class Hermes:
         """Return everything but the messages; raises `Refused` if this isn't a home of Hermes."""
         if not any((self.home / name).exists() for name in _MARKS):
             raise Refused(f"{self.home} isn't a home of Hermes: it has neither state.db nor config.yaml.")
-        config = as_table(self._files.yaml("settings", self.home / "config.yaml"))
-        variables = read_assignments(self._files.text("keys", self.home / ".env"))
+        config = as_table(self._files.read_yaml("settings", self.home / "config.yaml"))
+        variables = read_assignments(self._files.read_text("keys", self.home / ".env"))
         keys = {_RENAMED_KEYS.get(name, name): value for name, value in variables.items() if _KEY.fullmatch(name)}
         servers = self._read_servers(config, keys)
         home = ForeignHome(
@@ -147,21 +147,21 @@ class Hermes:
         return servers
 
     def _read_persona(self) -> str:
-        text = self._files.text("persona", self.home / "SOUL.md").strip()
+        text = self._files.read_text("persona", self.home / "SOUL.md").strip()
         if text and hashlib.sha256(text.encode()).hexdigest() in _STANDARD_SOULS:
             self._files.skip("persona", "SOUL.md", "It is the text that Hermes comes with.")
             return ""
         return text
 
     def _read_memory(self, name: str) -> tuple[str, ...]:
-        text = self._files.text("memory", self.home / "memories" / name)
+        text = self._files.read_text("memory", self.home / "memories" / name)
         lines = "\n".join("§" if line.strip() == "§" else line for line in text.splitlines())
         return tuple(entry.strip() for entry in f"\n{lines}\n".split("\n§\n") if entry.strip())
 
     def _list_skills(self) -> Iterator[ForeignSkill]:
         """Yield the skills of the person, without those that Hermes brings along unchanged."""
         root = self.home / "skills"
-        manifest = self._files.text("skills", root / ".bundled_manifest")
+        manifest = self._files.read_text("skills", root / ".bundled_manifest")
         bundled = dict(line.split(":", 1) for line in manifest.splitlines() if ":" in line)
         unchanged = 0
         for head in sorted(root.rglob("SKILL.md")):
@@ -176,7 +176,7 @@ class Hermes:
             self._files.skip("skills", f"{unchanged} skills", "Hermes brings them along; you have not changed them.")
 
     def _list_jobs(self) -> Iterator[ForeignJob]:
-        content = self._files.json("jobs", self.home / "cron" / "jobs.json")
+        content = self._files.read_json("jobs", self.home / "cron" / "jobs.json")
         for entry in as_list(content) or as_list(as_table(content).get("jobs")):
             job = as_table(entry)
             name = as_text(job.get("name")) or as_text(job.get("id"))
@@ -227,7 +227,7 @@ class Hermes:
         for folder in (self.home / "platforms" / "pairing", self.home / "pairing"):
             for file in sorted(folder.glob("*-approved.json")):
                 network = file.name.removesuffix("-approved.json")
-                for user_id, fields in as_table(self._files.json("people", file)).items():
+                for user_id, fields in as_table(self._files.read_json("people", file)).items():
                     person = as_table(fields)
                     if network in _NETWORKS:
                         since = read_time(person.get("approved_at"))

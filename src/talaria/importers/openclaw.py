@@ -61,7 +61,7 @@ class OpenClaw:
         config_file = next((self.home / name for name in _CONFIGS if (self.home / name).exists()), None)
         if config_file is None and not (self.home / "agents").is_dir():
             raise Refused(f"{self.home} isn't a home of OpenClaw: it has neither openclaw.json nor agents.")
-        config = as_table(self._files.json("settings", config_file)) if config_file else {}
+        config = as_table(self._files.read_json("settings", config_file)) if config_file else {}
         keys = self._read_keys(config)
         workspace = self._find_workspace(config)
         state = self._read_state()
@@ -75,10 +75,10 @@ class OpenClaw:
             servers=self._read_servers(config, keys),
             keys=keys,
             persona="\n\n".join(
-                filter(None, (self._own_text(workspace / name) for name in ("SOUL.md", "IDENTITY.md")))
+                filter(None, (self._read_own_text(workspace / name) for name in ("SOUL.md", "IDENTITY.md")))
             ),
-            memory=tuple(split_markdown(self._own_text(workspace / "MEMORY.md"))),
-            facts=tuple(split_markdown(self._own_text(workspace / "USER.md"))),
+            memory=tuple(split_markdown(self._read_own_text(workspace / "MEMORY.md"))),
+            facts=tuple(split_markdown(self._read_own_text(workspace / "USER.md"))),
             notes=self._read_notes(workspace),
             skills=tuple(self._list_skills(workspace)),
             jobs=tuple(self._list_jobs(state.get("cron_jobs", []))),
@@ -137,7 +137,7 @@ class OpenClaw:
         return path if path.is_dir() else self.home / "workspace"
 
     def _read_keys(self, config: Mapping[str, Any]) -> dict[str, str]:
-        keys = read_assignments(self._files.text("keys", self.home / ".env"))
+        keys = read_assignments(self._files.read_text("keys", self.home / ".env"))
         variables = as_table(config.get("env"))
         for name, value in {**variables, **as_table(variables.get("vars"))}.items():
             if isinstance(value, str):
@@ -148,7 +148,7 @@ class OpenClaw:
             if value and "${" not in value:
                 keys[ours] = value
         for file in sorted((self.home / "agents").glob("*/agent/auth-profiles.json")):
-            for fields in as_table(as_table(self._files.json("keys", file)).get("profiles")).values():
+            for fields in as_table(as_table(self._files.read_json("keys", file)).get("profiles")).values():
                 self._read_auth_profile(as_table(fields), keys)
         return keys
 
@@ -211,9 +211,9 @@ class OpenClaw:
                 self._files.skip("MCP servers", str(name), str(error))
         return servers
 
-    def _own_text(self, file: Path) -> str:
+    def _read_own_text(self, file: Path) -> str:
         """Return the text of a file of the workspace; empty if it is still the one that OpenClaw wrote."""
-        text = self._files.text("memory", file)
+        text = self._files.read_text("memory", file)
         if text and hashlib.sha256(text.encode()).hexdigest() in self._generated:
             self._files.skip("persona", file.name, "It is the text that OpenClaw comes with.")
             return ""
@@ -221,8 +221,8 @@ class OpenClaw:
 
     def _read_notes(self, workspace: Path) -> dict[str, str]:
         daily = {f"memory-{file.name}": file for file in sorted((workspace / "memory").glob("*.md"))}
-        texts = {name: self._own_text(file) for name, file in daily.items()}
-        texts |= {name: self._own_text(workspace / name) for name in ("AGENTS.md", "TOOLS.md")}
+        texts = {name: self._read_own_text(file) for name, file in daily.items()}
+        texts |= {name: self._read_own_text(workspace / name) for name in ("AGENTS.md", "TOOLS.md")}
         return {name: text for name, text in texts.items() if text}
 
     def _list_skills(self, workspace: Path) -> Iterator[ForeignSkill]:
@@ -231,7 +231,7 @@ class OpenClaw:
                 yield ForeignSkill(head.parent.name, head.parent)
 
     def _list_jobs(self, rows: list[tuple[Any, ...]]) -> Iterator[ForeignJob]:
-        older = self._files.json("jobs", self.home / "cron" / "jobs.json")
+        older = self._files.read_json("jobs", self.home / "cron" / "jobs.json")
         stored = [as_table(_decode(text)) for (text,) in rows]
         for job in stored or [as_table(one) for one in as_list(as_table(older).get("jobs"))]:
             name = as_text(job.get("name")) or as_text(job.get("id"))
@@ -260,7 +260,7 @@ class OpenClaw:
         found = [(str(network), str(person)) for network, person in rows]
         for file in sorted((self.home / "credentials").glob("*-allowFrom.json")):
             network = file.name.split("-", 1)[0]
-            entries = self._files.json("people", file)
+            entries = self._files.read_json("people", file)
             people = as_list(entries) or as_list(as_table(entries).get("allowFrom"))
             found += [(network, str(person)) for person in people]
         for network, person in dict.fromkeys(found):
@@ -272,7 +272,7 @@ class OpenClaw:
                 )
 
     def _note_the_rest(self, workspace: Path) -> None:
-        if self._files.text("jobs", workspace / "HEARTBEAT.md").strip():
+        if self._files.read_text("jobs", workspace / "HEARTBEAT.md").strip():
             self._files.skip("jobs", "HEARTBEAT.md", "Copy it to your profile, then set `heartbeat.every`.")
 
 

@@ -177,7 +177,7 @@ def _to_message(event: Event) -> Message | None:
     role = message.get("role")
     parts = read_content(message.get("content"))
     if role == "user":
-        parts = [_without_context(part) for part in parts]
+        parts = [_strip_context(part) for part in parts]
     if role in {"toolResult", "tool"}:
         call_id = as_text(message.get("toolCallId")) or as_text(message.get("tool_call_id"))
         texts = [part for part in parts if isinstance(part, Text)]
@@ -200,7 +200,7 @@ def _to_message(event: Event) -> Message | None:
     )
 
 
-def _without_context(part: Part) -> Part:
+def _strip_context(part: Part) -> Part:
     """Return a part without what OpenClaw itself has added to the text of a person."""
     if not isinstance(part, Text) or _INTERNAL[0] not in part.text:
         return part

@@ -93,7 +93,7 @@ def _read_file(fields: Mapping[str, Any]) -> list[Part]:
 
 def is_same_message(one: Message, other: Message) -> bool:
     """Return whether two messages say the same, whenever they were said and whatever was thought."""
-    return one.role == other.role and _spoken(one.parts) == _spoken(other.parts)
+    return one.role == other.role and _drop_reasoning(one.parts) == _drop_reasoning(other.parts)
 
 
 def count_shared(messages: Sequence[Message], others: Sequence[Message]) -> int:
@@ -106,7 +106,7 @@ def count_shared(messages: Sequence[Message], others: Sequence[Message]) -> int:
     return count
 
 
-def _spoken(parts: tuple[Part, ...]) -> tuple[Part, ...]:
+def _drop_reasoning(parts: tuple[Part, ...]) -> tuple[Part, ...]:
     return tuple(part for part in parts if not isinstance(part, Reasoning))
 
 

@@ -107,7 +107,7 @@ class OtlpTraces(Struct, frozen=True, rename="camel"):
 
 def encode_spans(spans: Iterable[OtlpSpan]) -> bytes:
     """Return the body of an export of these spans."""
-    resource = OtlpResource(_attributes({"service.name": _AGENT, "service.version": __version__}))
+    resource = OtlpResource(_encode_attributes({"service.name": _AGENT, "service.version": __version__}))
     scoped = OtlpScopeSpans(OtlpScope("talaria.sessions", __version__), tuple(spans))
     return _encode(OtlpTraces((OtlpResourceSpans(resource, (scoped,)),)))
 
@@ -115,12 +115,13 @@ def encode_spans(spans: Iterable[OtlpSpan]) -> bytes:
 def build_spans(session: Session, trace: TurnTrace) -> list[OtlpSpan]:
     """Return the span of a turn and those of its steps; the same turn gets the same ids."""
     steps = [
-        _model(trace.turn, span) if isinstance(span, ModelSpan) else _tool(trace.turn, span) for span in trace.spans
+        _build_model_span(trace.turn, span) if isinstance(span, ModelSpan) else _build_tool_span(trace.turn, span)
+        for span in trace.spans
     ]
-    return [_turn(session, trace), *steps]
+    return [_build_turn_span(session, trace), *steps]
 
 
-def _turn(session: Session, trace: TurnTrace) -> OtlpSpan:
+def _build_turn_span(session: Session, trace: TurnTrace) -> OtlpSpan:
     turn = trace.turn
     attributes: Attributes = {
         "gen_ai.operation.name": "invoke_agent",
@@ -129,32 +130,32 @@ def _turn(session: Session, trace: TurnTrace) -> OtlpSpan:
         "talaria.session.source": session.source,
         "talaria.turn.id": turn.id,
         "talaria.turn.state": turn.state,
-        **_usage(trace.usage),
+        **_build_usage_attributes(trace.usage),
     }
     return OtlpSpan(
         trace_id=_digest(turn.id, 16),
         span_id=_digest(turn.id, 8),
         name=f"invoke_agent {_AGENT}",
         kind=_INTERNAL,
-        start_time_unix_nano=_nanoseconds(turn.started_at),
-        end_time_unix_nano=_nanoseconds(trace.ended_at),
-        attributes=_attributes(attributes),
+        start_time_unix_nano=_to_nanoseconds(turn.started_at),
+        end_time_unix_nano=_to_nanoseconds(trace.ended_at),
+        attributes=_encode_attributes(attributes),
         status=OtlpStatus(_ERROR if turn.state == "failed" else _OK),
     )
 
 
-def _model(turn: Turn, span: ModelSpan) -> OtlpSpan:
+def _build_model_span(turn: Turn, span: ModelSpan) -> OtlpSpan:
     first = {} if span.first_text_seconds is None else {"talaria.first_text.seconds": span.first_text_seconds}
     attributes: Attributes = {
         "gen_ai.operation.name": "chat",
         "gen_ai.request.model": span.model,
-        **_usage(span.usage),
+        **_build_usage_attributes(span.usage),
         **first,
     }
-    return _step(turn, span, f"chat {span.model}", attributes)
+    return _build_step_span(turn, span, f"chat {span.model}", attributes)
 
 
-def _tool(turn: Turn, span: ToolSpan) -> OtlpSpan:
+def _build_tool_span(turn: Turn, span: ToolSpan) -> OtlpSpan:
     attributes: Attributes = {
         "gen_ai.operation.name": "execute_tool",
         "gen_ai.tool.name": span.name,
@@ -164,24 +165,24 @@ def _tool(turn: Turn, span: ToolSpan) -> OtlpSpan:
         "talaria.tool.result.size": span.result_size,
         **({} if span.state == "ok" else {"error.type": span.state}),
     }
-    return _step(turn, span, f"execute_tool {span.name}", attributes)
+    return _build_step_span(turn, span, f"execute_tool {span.name}", attributes)
 
 
-def _step(turn: Turn, span: Span, name: str, attributes: Attributes) -> OtlpSpan:
+def _build_step_span(turn: Turn, span: Span, name: str, attributes: Attributes) -> OtlpSpan:
     return OtlpSpan(
         trace_id=_digest(turn.id, 16),
         span_id=_digest(f"{turn.id}:{span.number}", 8),
         parent_span_id=_digest(turn.id, 8),
         name=name,
         kind=_CLIENT if isinstance(span, ModelSpan) else _INTERNAL,
-        start_time_unix_nano=_nanoseconds(span.started_at),
-        end_time_unix_nano=_nanoseconds(span.ended_at),
-        attributes=_attributes(attributes),
+        start_time_unix_nano=_to_nanoseconds(span.started_at),
+        end_time_unix_nano=_to_nanoseconds(span.ended_at),
+        attributes=_encode_attributes(attributes),
         status=OtlpStatus(_ERROR if "error.type" in attributes else _OK),
     )
 
 
-def _usage(usage: Usage) -> Attributes:
+def _build_usage_attributes(usage: Usage) -> Attributes:
     return {
         "gen_ai.usage.input_tokens": usage.input_tokens,
         "gen_ai.usage.output_tokens": usage.output_tokens,
@@ -192,11 +193,11 @@ def _usage(usage: Usage) -> Attributes:
     }
 
 
-def _attributes(values: Attributes) -> tuple[OtlpAttribute, ...]:
-    return tuple(OtlpAttribute(key, _value(value)) for key, value in values.items())
+def _encode_attributes(values: Attributes) -> tuple[OtlpAttribute, ...]:
+    return tuple(OtlpAttribute(key, _encode_value(value)) for key, value in values.items())
 
 
-def _value(value: str | float) -> OtlpValue:
+def _encode_value(value: str | float) -> OtlpValue:
     match value:
         case str():
             return OtlpValue(string_value=value)
@@ -210,7 +211,7 @@ def _digest(text: str, size: int) -> str:
     return blake2b(text.encode(), digest_size=size).hexdigest()
 
 
-def _nanoseconds(moment: datetime) -> str:
+def _to_nanoseconds(moment: datetime) -> str:
     return str((moment - _EPOCH) // _MICROSECOND * 1000)
 
 
@@ -253,7 +254,7 @@ class TurnExporter:
         self._queue: asyncio.Queue[FinishedTurn] = asyncio.Queue(_TURNS_WAITING)
         self._open = True
 
-    def finished(self, session: Session, turn: Turn, steps: Sequence[Step]) -> None:
+    def queue_turn(self, session: Session, turn: Turn, steps: Sequence[Step]) -> None:
         """Queue a turn; returns at once."""
         if not self._open:
             return
@@ -269,7 +270,7 @@ class TurnExporter:
             while not self._queue.empty() and len(batch) < _TURNS_AT_ONCE:
                 batch.append(self._queue.get_nowait())
             try:
-                await self._send(encode_spans(span for one in batch for span in _spans(one)))
+                await self._send(encode_spans(span for one in batch for span in _build_spans(one)))
             finally:
                 for _ in batch:
                     self._queue.task_done()
@@ -322,7 +323,7 @@ async def run_exporter(
             serving.cancel()
 
 
-def _spans(finished: FinishedTurn) -> list[OtlpSpan]:
+def _build_spans(finished: FinishedTurn) -> list[OtlpSpan]:
     turn = finished.turn
     try:
         return build_spans(finished.session, read_turn(turn, finished.steps, turn.ended_at or turn.started_at))
@@ -347,5 +348,5 @@ class TurnExportListener:
         """Queue the turn for export after the commit."""
         for turn in tx.turns.find(self._session.id, limit=1):
             if turn.id == result.turn_id:
-                return partial(self._exporter.finished, self._session, turn, tx.turns.steps(turn.id))
+                return partial(self._exporter.queue_turn, self._session, turn, tx.turns.steps(turn.id))
         return None

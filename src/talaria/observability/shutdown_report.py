@@ -60,7 +60,7 @@ def start_report(version: str, worker: str = "", address: str = "") -> ShutdownR
         pid=os.getpid(),
         started=datetime.now(UTC),
         version=version,
-        started_by=_parent_process(),
+        started_by=_describe_parent(),
         worker=worker,
         address=address,
     )
@@ -75,7 +75,7 @@ def finish_report(initial: ShutdownReport, why: str, turns: int, unfinished: tup
         turns=turns,
         unfinished=unfinished,
         load=tuple(round(one, 2) for one in os.getloadavg()),
-        memory=memory_in_use(),
+        memory=measure_memory(),
     )
 
 
@@ -136,7 +136,7 @@ def record_last_report(folder: Path) -> ShutdownReport | None:
     return last
 
 
-def memory_in_use() -> int:
+def measure_memory() -> int:
     """Return the memory used by this process in bytes; if unavailable, its maximum."""
     try:
         pages = int(Path("/proc/self/statm").read_text().split()[1])
@@ -176,7 +176,7 @@ def _read(path: Path) -> ShutdownReport | None:
         return None
 
 
-def _parent_process() -> str:
+def _describe_parent() -> str:
     """Return the parent of this process, by name if available."""
     number = os.getppid()
     try:

@@ -90,12 +90,12 @@ def read_turn(turn: Turn, steps: Sequence[Step], now: datetime) -> TurnTrace:
     model_began: datetime | None = None
     for step in reversed(steps):
         if step.kind == MODEL and step.result:
-            spans.append(_model(step, step.result, turn.started_at))
+            spans.append(_build_model_span(step, step.result, turn.started_at))
             model_began = spans[-1].started_at
             resumed_at.clear()  # a model may reuse the id of a call in another reply
         elif step.kind == TOOL:
             record = _decode_call(step.request)
-            spans.append(_tool(step, record, resumed_at.get(record.call.id) or model_began, turn, end))
+            spans.append(_build_tool_span(step, record, resumed_at.get(record.call.id) or model_began, turn, end))
             resumed_at[record.call.id] = step.started_at
     return TurnTrace(turn=turn, ended_at=end, spans=tuple(reversed(spans)))
 
@@ -203,7 +203,7 @@ def read_trace(store: Transaction, session: Session, now: datetime, *, turn: str
     )
 
 
-def _model(step: Step, result: str, turn_began: datetime) -> ModelSpan:
+def _build_model_span(step: Step, result: str, turn_began: datetime) -> ModelSpan:
     """Return a model call; its step is written when the reply was stored, so its start is calculated."""
     stored = _decode_model(result)
     ended = step.ended_at or step.started_at
@@ -218,14 +218,16 @@ def _model(step: Step, result: str, turn_began: datetime) -> ModelSpan:
     )
 
 
-def _tool(step: Step, record: CallRecord, resumed_at: datetime | None, turn: Turn, end: datetime) -> ToolSpan:
+def _build_tool_span(
+    step: Step, record: CallRecord, resumed_at: datetime | None, turn: Turn, end: datetime
+) -> ToolSpan:
     result = _decode_result(step.result) if step.result else None
     return ToolSpan(
         number=step.number,
         name=record.call.name,
         call_id=record.call.id,
         summary=record.summary,
-        state=_state(result, running=resumed_at is None and turn.ended_at is None),
+        state=_find_state(result, running=resumed_at is None and turn.ended_at is None),
         started_at=step.started_at,
         ended_at=max(step.started_at, step.ended_at or resumed_at or end),
         arguments_size=len(record.call.arguments),
@@ -234,7 +236,7 @@ def _tool(step: Step, record: CallRecord, resumed_at: datetime | None, turn: Tur
     )
 
 
-def _state(result: ToolResult | None, *, running: bool) -> ToolSpanState:
+def _find_state(result: ToolResult | None, *, running: bool) -> ToolSpanState:
     if result is not None:
         return "failed" if result.failed else "ok"
     return "running" if running else "interrupted"

@@ -67,7 +67,7 @@ class HttpApi:
         """Return the header with the token; raises `BadCredentials` if the account gets none."""
         if self._token is None:
             return {}
-        async with self._translated():
+        async with self._translate_errors():
             return await self._token.headers("", "", b"")
 
     async def call(
@@ -90,7 +90,7 @@ class HttpApi:
         for may_renew in (True, False):
             sent = {**headers, **await self.authorization()}
             async with (
-                self._translated(),
+                self._translate_errors(),
                 self._pool.request(method, url, body, sent, timeouts, repeats=repeats) as answer,
             ):
                 given = ApiAnswer(answer.status, await answer.body(limit), answer.headers)
@@ -107,7 +107,7 @@ class HttpApi:
         host = urlsplit(url).netloc
         for _ in range(_MOST_REDIRECTS):
             given = headers if urlsplit(url).netloc == host else {}
-            async with self._translated(), self._pool.get(url, given, timeouts) as answer:
+            async with self._translate_errors(), self._pool.get(url, given, timeouts) as answer:
                 if answer.status in {301, 302, 303, 307, 308} and (target := answer.headers.get("location", "")):
                     url = target
                     continue
@@ -124,7 +124,7 @@ class HttpApi:
         await self._pool.close()
 
     @asynccontextmanager
-    async def _translated(self) -> AsyncIterator[None]:
+    async def _translate_errors(self) -> AsyncIterator[None]:
         try:
             yield
         except BadKey as error:

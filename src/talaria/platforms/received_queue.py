@@ -32,7 +32,7 @@ class ReceivedQueue(Generic[T]):
 
     async def add(self, messages: Sequence[T]) -> None:
         """Store messages durably, waiting for the store as long as needed."""
-        keyed = [(self._new_key(), message) for message in messages]
+        keyed = [(self._make_key(), message) for message in messages]
 
         def write(tx: Transaction) -> None:
             for key, message in keyed:
@@ -59,6 +59,6 @@ class ReceivedQueue(Generic[T]):
         """Remove a message that was processed."""
         await self._store.write(lambda tx: self._value.delete(tx, key))
 
-    def _new_key(self) -> str:
+    def _make_key(self) -> str:
         self._last = max(self._last + 1, time.time_ns())
         return f"{self._prefix}{self._last:020}"

@@ -153,11 +153,11 @@ def endpoint_questions(title: str, path: str, port: int, *, needs_tls: bool = Tr
             hint="Port on this machine to which your proxy or tunnel forwards the public address.",
             default=str(port),
             distinct=True,
-            problem=_port_problem,
+            problem=_find_port_problem,
         ),
     )
 
 
-def _port_problem(text: str) -> str:
+def _find_port_problem(text: str) -> str:
     is_port = text.isascii() and text.isdigit() and len(text) <= 5 and 1 <= int(text) <= 65_535
     return "" if is_port else "A port is a number from 1 to 65535."

@@ -73,7 +73,7 @@ def verify_signature(
         case "standard":
             given = headers.get("webhook-timestamp", "")
             content = f"{headers.get('webhook-id', '')}.{given}.".encode() + body
-            mac = sign_base64(_key(secret), content)
+            mac = sign_base64(_decode_key(secret), content)
             signatures = [word[3:] for word in headers.get("webhook-signature", "").split() if word.startswith("v1,")]
             check_signatures(mac, signatures)
             check_timestamp(given, now, tolerance)
@@ -108,7 +108,7 @@ def has_signature(scheme: Scheme, headers: Mapping[str, str], *, header: str = "
 def make_signature_headers(secret: str, message_id: str, now: datetime, body: bytes) -> dict[str, str]:
     """Return the headers that sign our posts, in the ``standard`` scheme."""
     time = str(int(now.timestamp()))
-    mac = sign_base64(_key(secret), f"{message_id}.{time}.".encode() + body)
+    mac = sign_base64(_decode_key(secret), f"{message_id}.{time}.".encode() + body)
     return {
         "webhook-id": message_id,
         "webhook-timestamp": time,
@@ -116,7 +116,7 @@ def make_signature_headers(secret: str, message_id: str, now: datetime, body: by
     }
 
 
-def _key(secret: str) -> bytes:
+def _decode_key(secret: str) -> bytes:
     """Return the bytes of a secret: after ``whsec_`` they are base64."""
     if secret.startswith(_PREFIX):
         try:

@@ -60,7 +60,7 @@ class BodyReaders:
     async def read(self, request: PushRequest) -> bytes:
         """Return the body of a post; raises `PostRejected` if it is too large, late or broken."""
         try:
-            async with self._reading(request.remote):
+            async with self._limit_reading(request.remote):
                 return await request.read()
         except BodyTooLarge as error:
             sentence = f"The body may have at most {request.largest} bytes."
@@ -71,7 +71,7 @@ class BodyReaders:
             raise PostRejected(HTTPStatus.BAD_REQUEST, "The body is incomplete, or its encoding is wrong.") from error
 
     @asynccontextmanager
-    async def _reading(self, address: str) -> AsyncIterator[None]:
+    async def _limit_reading(self, address: str) -> AsyncIterator[None]:
         if len(self._addresses) >= self._most:
             self._drop_oldest()
         async with asyncio.timeout(self._seconds) as limit:

@@ -41,8 +41,8 @@ class AwsSigner:
         canonical = "\n".join(
             (
                 method,
-                _canonical_path(url),
-                _canonical_query(url),
+                _canonicalize_path(url),
+                _canonicalize_query(url),
                 *(f"{name}:{signed[name]}" for name in sorted(signed)),
                 "",
                 names,
@@ -51,7 +51,7 @@ class AwsSigner:
         )
         digest = hashlib.sha256(canonical.encode()).hexdigest()
         text = f"AWS4-HMAC-SHA256\n{signed['x-amz-date']}\n{scope}\n{digest}"
-        signature = hmac.new(self._key(now), text.encode(), hashlib.sha256).hexdigest()
+        signature = hmac.new(self._derive_key(now), text.encode(), hashlib.sha256).hexdigest()
         proof = f"Credential={self._credentials.access_key}/{scope}, SignedHeaders={names}, Signature={signature}"
         return {
             **{name: value for name, value in signed.items() if name != "host"},
@@ -62,19 +62,19 @@ class AwsSigner:
         """Return false: a signature is made for each request."""
         return False
 
-    def _key(self, now: datetime) -> bytes:
+    def _derive_key(self, now: datetime) -> bytes:
         key = f"AWS4{self._credentials.secret_key}".encode()
         for part in (f"{now:%Y%m%d}", self._region, self._service, "aws4_request"):
             key = hmac.new(key, part.encode(), hashlib.sha256).digest()
         return key
 
 
-def _canonical_path(url: str) -> str:
+def _canonicalize_path(url: str) -> str:
     """Return the path as AWS signs it: every part encoded twice."""
     return quote(urlsplit(url).path or "/", safe="/~")
 
 
-def _canonical_query(url: str) -> str:
+def _canonicalize_query(url: str) -> str:
     pairs = (pair.partition("=") for pair in urlsplit(url).query.split("&") if pair)
     encoded = ((quote(unquote(name), safe="~"), quote(unquote(value), safe="~")) for name, _, value in pairs)
     return "&".join(f"{name}={value}" for name, value in sorted(encoded))

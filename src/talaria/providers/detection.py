@@ -142,13 +142,13 @@ async def probe_local(
 async def _probe(preset: Preset, http: HttpPool, limit: timedelta) -> LocalServer | None:
     try:
         async with asyncio.timeout(limit.total_seconds()):
-            models = await open_provider(preset, http, timeouts=_timeouts(limit)).models()
+            models = await open_provider(preset, http, timeouts=_make_timeouts(limit)).models()
     except (ProviderError, TimeoutError):
         return None
     return LocalServer(preset, [one.name for one in models]) if models else None
 
 
-async def ollama_context(http: HttpPool, base_url: str, model: str, limit: timedelta = PROBE_LIMIT) -> int | None:
+async def fetch_ollama_context(http: HttpPool, base_url: str, model: str, limit: timedelta = PROBE_LIMIT) -> int | None:
     """Return the context length that Ollama uses for a model; ``None`` if it doesn't answer in time.
 
     Its OpenAI-compatible API neither reports nor accepts it, and cuts off the beginning of longer input. A loaded model
@@ -158,20 +158,20 @@ async def ollama_context(http: HttpPool, base_url: str, model: str, limit: timed
     name = model if ":" in model else f"{model}:latest"
     try:
         async with asyncio.timeout(2 * limit.total_seconds()):
-            async with http.get(f"{server}/api/ps", {}, _timeouts(limit)) as answer:
+            async with http.get(f"{server}/api/ps", {}, _make_timeouts(limit)) as answer:
                 loaded = msgspec.json.decode(await answer.body(_MOST_BYTES), type=_Loaded)
             for one in loaded.models:
                 if one.name == name and one.context_length:
                     return one.context_length
             asked = msgspec.json.encode({"model": model})
-            async with http.post(f"{server}/api/show", asked, _JSON, _timeouts(limit)) as answer:
+            async with http.post(f"{server}/api/show", asked, _JSON, _make_timeouts(limit)) as answer:
                 card = msgspec.json.decode(await answer.body(_MOST_BYTES), type=_ModelCard)
     except (ProviderError, TimeoutError, msgspec.MsgspecError, UnicodeDecodeError):
         return None
-    return card.num_ctx() or OLLAMA_CONTEXT
+    return card.read_num_ctx() or OLLAMA_CONTEXT
 
 
-def _timeouts(limit: timedelta) -> Timeouts:
+def _make_timeouts(limit: timedelta) -> Timeouts:
     return Timeouts(connect=limit / _CONNECT_SHARE, first_byte=limit, silence=limit)
 
 
@@ -187,7 +187,7 @@ class _Loaded(Struct):
 class _ModelCard(Struct):
     parameters: str = ""
 
-    def num_ctx(self) -> int:
+    def read_num_ctx(self) -> int:
         """Return the context length in the model's own file, 0 if there is none."""
         for line in self.parameters.splitlines():
             name, _, value = line.partition(" ")

@@ -20,7 +20,7 @@ from talaria.core.errors import MalformedReply, ProviderError, ProviderUnreachab
 from talaria.core.messages import image_type
 from talaria.http_client.client import Answer, HttpPool
 from talaria.http_client.connection import FormFile, Timeouts, encode_form
-from talaria.providers.base.errors import failure
+from talaria.providers.base.errors import make_response_error
 
 _JSON = "application/json"
 _OGG = "audio/ogg"
@@ -59,7 +59,7 @@ class AudioTranscriber:
         headers = {**self._server.headers, "Content-Type": sent.content_type}
         url = f"{self._server.base_url.rstrip('/')}/audio/transcriptions"
         async with self._http.post(url, sent.body, headers, self._server.timeouts) as answer:
-            body = await _body(self._server.name, answer, self._clock)
+            body = await _read_recording(self._server.name, answer, self._clock)
         try:
             return msgspec.json.decode(body, type=_Heard).text.strip()
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
@@ -82,8 +82,8 @@ class AudioSpeaker:
         headers = {**self._server.headers, "Content-Type": _JSON}
         url = f"{self._server.base_url.rstrip('/')}/audio/speech"
         async with self._http.post(url, msgspec.json.encode(request), headers, self._server.timeouts) as answer:
-            body = await _body(self._server.name, answer, self._clock)
-        return recognised(self._server.name, body)
+            body = await _read_recording(self._server.name, answer, self._clock)
+        return parse_recording(self._server.name, body)
 
 
 class VoiceCommandFailed(ProviderError):
@@ -121,14 +121,14 @@ class CommandSpeaker:
                 data = await asyncio.to_thread(file.read_bytes)
             except OSError as error:
                 raise MalformedReply(f"the command didn't write a file: {error.strerror}") from error
-        return recognised("the command", data)
+        return parse_recording("the command", data)
 
 
 class _Heard(Struct):
     text: str
 
 
-def recognised(name: str, body: bytes) -> Recording:
+def parse_recording(name: str, body: bytes) -> Recording:
     """Return audio as a recording of its type, or raise `MalformedReply` for other data."""
     if body.startswith(b"OggS"):
         return Recording(body, _OGG)
@@ -139,10 +139,10 @@ def recognised(name: str, body: bytes) -> Recording:
     raise MalformedReply(f"{name} didn't return Ogg, WAV or MP3 audio")
 
 
-async def _body(name: str, answer: Answer, clock: Clock) -> bytes:
+async def _read_recording(name: str, answer: Answer, clock: Clock) -> bytes:
     body = await answer.body(_LARGEST_RECORDING)
     if answer.status != 200:
-        raise failure(name, answer.status, body, answer.headers, clock.now())
+        raise make_response_error(name, answer.status, body, answer.headers, clock.now())
     return body
 
 
@@ -167,8 +167,8 @@ async def _run(command: str, file: Path, environment: Mapping[str, str], words: 
     finally:
         await _kill(process)
     if process.returncode:
-        said = complaint[-300:].decode(errors="replace").strip()
-        raise VoiceCommandFailed(f"the command ended with exit code {process.returncode}: {said}")
+        output = complaint[-300:].decode(errors="replace").strip()
+        raise VoiceCommandFailed(f"the command ended with exit code {process.returncode}: {output}")
     return printed[:_LONGEST]
 
 
@@ -220,7 +220,7 @@ class OpenAIImages:
         async with self._http.post(url, body, headers, self._server.timeouts) as answer:
             reply = await answer.body(_LARGEST_IMAGE)
             if answer.status != 200:
-                raise failure(self._server.name, answer.status, reply, answer.headers, self._clock.now())
+                raise make_response_error(self._server.name, answer.status, reply, answer.headers, self._clock.now())
         return reply
 
     async def _read_image(self, answer: bytes) -> bytes:

@@ -112,7 +112,7 @@ class AuthorizationServer:
         status, body = await self._post_form(client.device_url, form)
         found = _decode(body, _DeviceStarted)
         if status != 200 or found is None or not found.device_code:
-            raise self._refusal("gave no sign-in code", status, body)
+            raise self._make_refusal("gave no sign-in code", status, body)
         return DeviceCode(
             user_code=found.user_code,
             page=found.verification_uri_complete or found.verification_uri,
@@ -146,7 +146,7 @@ class AuthorizationServer:
             "refresh_token": refresh_token,
             "client_id": self.client.client_id,
             **self.client.token_parameters,
-            **self._secret(),
+            **self._make_secret_field(),
         }
         status, body = await self._post_form(self.client.token_url, form)
         return self._read_tokens(status, body, refresh_token)
@@ -159,7 +159,7 @@ class AuthorizationServer:
         if status == 401:
             raise self._needs_sign_in()
         if status != 200 or found is None or not found.token:
-            raise self._refusal("gave no access to this account", status, body)
+            raise self._make_refusal("gave no access to this account", status, body)
         expires_at = datetime.fromtimestamp(found.expires_at, self._clock.now().tzinfo) if found.expires_at else None
         return TokenSet(
             access_token=found.token,
@@ -172,7 +172,7 @@ class AuthorizationServer:
         """Ask the server to forget a token (RFC 7009), and return whether it did."""
         if not self.client.revoke_url:
             return False
-        form = {"token": token, "client_id": self.client.client_id, **self._secret()}
+        form = {"token": token, "client_id": self.client.client_id, **self._make_secret_field()}
         try:
             status, _ = await self._post_form(self.client.revoke_url, form)
         except ProviderError:
@@ -184,12 +184,12 @@ class AuthorizationServer:
         status, answer = await self._request("POST", f"{self.client.device_url}/usercode", body, _JSON)
         found = _decode(answer, _OpenAiDevice)
         if status != 200 or found is None or not found.device_auth_id:
-            raise self._refusal("gave no sign-in code", status, answer)
+            raise self._make_refusal("gave no sign-in code", status, answer)
         return DeviceCode(
             user_code=found.user_code or found.usercode,
             page=self.client.device_page,
             secret=found.device_auth_id,
-            interval=_seconds(found.interval) or _DEFAULT_INTERVAL,
+            interval=_parse_seconds(found.interval) or _DEFAULT_INTERVAL,
             expires_at=self._clock.now() + DEVICE_CODE_LIFE,
         )
 
@@ -201,7 +201,7 @@ class AuthorizationServer:
             "grant_type": _DEVICE_GRANT,
             "device_code": code.secret,
             "client_id": self.client.client_id,
-            **self._secret(),
+            **self._make_secret_field(),
         }
         status, body = await self._post_form(self.client.token_url, form)
         match (_decode(body, _Granted) or _Granted()).error:
@@ -220,7 +220,7 @@ class AuthorizationServer:
             return None
         found = _decode(body, _OpenAiCode)
         if status != 200 or found is None or not found.authorization_code:
-            raise self._refusal("refused the sign-in", status, body)
+            raise self._make_refusal("refused the sign-in", status, body)
         redirect_uri = f"{self.client.issuer}/deviceauth/callback"
         return await self._redeem_code(found.authorization_code, redirect_uri, found.code_verifier)
 
@@ -232,7 +232,7 @@ class AuthorizationServer:
             "client_id": self.client.client_id,
             "code_verifier": verifier,
             **self.client.token_parameters,
-            **self._secret(),
+            **self._make_secret_field(),
         }
         status, body = await self._post_form(self.client.token_url, form)
         return await self._finish(self._read_tokens(status, body, ""))
@@ -255,11 +255,11 @@ class AuthorizationServer:
     def _read_tokens(self, status: int, body: bytes, refresh_token: str) -> TokenSet:
         found = _decode(body, _Granted) or _Granted()
         if found.error_code() in _REJECTED or (refresh_token and status in {400, 401} and not found.access_token):
-            raise self._needs_sign_in() if refresh_token else self._refusal("refused the sign-in", status, body)
+            raise self._needs_sign_in() if refresh_token else self._make_refusal("refused the sign-in", status, body)
         if found.error_code() == "access_denied":
             raise Refused(f"The sign-in to {self.client.title} was declined. Nothing has changed.")
         if not found.access_token:
-            raise self._refusal("gave no token", status, body)
+            raise self._make_refusal("gave no token", status, body)
         life = timedelta(seconds=found.expires_in) if found.expires_in else _DEFAULT_LIFE
         return TokenSet(
             access_token=found.access_token,
@@ -274,19 +274,19 @@ class AuthorizationServer:
             f" Sign in again with `{self.client.sign_in_command}`."
         )
 
-    def _refusal(self, what: str, status: int, body: bytes) -> ProviderError | Refused:
+    def _make_refusal(self, what: str, status: int, body: bytes) -> ProviderError | Refused:
         """Return the error for an answer that isn't the expected one; a failing server may recover."""
         if status >= 500 or status == _TOO_MANY:
             return ProviderUnreachable(
                 f"{self.client.title} answered {status}", cause=f"its sign-in server answered HTTP {status}"
             )
-        return Refused(f"{self.client.title} {what} (HTTP {status}): {_reason(body)}")
+        return Refused(f"{self.client.title} {what} (HTTP {status}): {_read_reason(body)}")
 
-    def _secret(self) -> Mapping[str, str]:
+    def _make_secret_field(self) -> Mapping[str, str]:
         client = self.client
         return {"client_secret": client.client_secret} if client.client_secret and not client.secret_in_header else {}
 
-    def _basic(self) -> Mapping[str, str]:
+    def _make_basic_header(self) -> Mapping[str, str]:
         """Return the header that proves which client asks, for servers that want it there (RFC 6749, 2.3.1)."""
         if not self.client.secret_in_header:
             return {}
@@ -294,7 +294,7 @@ class AuthorizationServer:
         return {"Authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}
 
     async def _post_form(self, url: str, form: Mapping[str, str]) -> tuple[int, bytes]:
-        return await self._request("POST", url, urlencode(form).encode(), {**_FORM, **self._basic()})
+        return await self._request("POST", url, urlencode(form).encode(), {**_FORM, **self._make_basic_header()})
 
     async def _request(
         self, method: str, url: str, body: bytes | None, headers: Mapping[str, str]
@@ -421,13 +421,13 @@ def _decode(body: bytes, shape: type[_T]) -> _T | None:
         return None
 
 
-def _reason(body: bytes) -> str:
-    said = (_decode(body, _Failure) or _Failure(message="its answer isn't JSON")).reason()
-    return f"{' '.join(said.split())[:200].rstrip('.')}."
+def _read_reason(body: bytes) -> str:
+    reason = (_decode(body, _Failure) or _Failure(message="its answer isn't JSON")).reason()
+    return f"{' '.join(reason.split())[:200].rstrip('.')}."
 
 
-def _seconds(said: str | float) -> float:
+def _parse_seconds(value: str | float) -> float:
     try:
-        return float(said)
+        return float(value)
     except ValueError:
         return 0.0

@@ -73,7 +73,7 @@ class Preset(Struct, frozen=True, kw_only=True):
     headers: dict[str, str] = {}
 
 
-def _local(name: str, title: str, port: int, *url_variables: str, free: bool = True) -> Preset:
+def _make_local_preset(name: str, title: str, port: int, *url_variables: str, free: bool = True) -> Preset:
     return Preset(
         name=name,
         title=title,
@@ -85,7 +85,7 @@ def _local(name: str, title: str, port: int, *url_variables: str, free: bool = T
     )
 
 
-def _hosted(
+def _make_hosted_preset(
     name: str,
     title: str,
     base_url: str,
@@ -109,7 +109,7 @@ def _hosted(
     )
 
 
-def _with_prices(preset: Preset) -> Preset:
+def _add_prices(preset: Preset) -> Preset:
     """Return a provider whose list of models has prices."""
     return msgspec.structs.replace(preset, lists_prices=True)
 
@@ -175,10 +175,10 @@ PRESETS: tuple[Preset, ...] = (
         key_name="XAI_API_KEY",
         quirks=ChatQuirks(max_tokens_field="max_completion_tokens"),
     ),
-    _with_prices(_hosted("together", "Together AI", "https://api.together.xyz/v1", "TOGETHER_API_KEY")),
-    _hosted("fireworks", "Fireworks AI", "https://api.fireworks.ai/inference/v1", "FIREWORKS_API_KEY"),
-    _hosted("cerebras", "Cerebras", "https://api.cerebras.ai/v1", "CEREBRAS_API_KEY", quirks=_NO_IMAGES),
-    _hosted(
+    _add_prices(_make_hosted_preset("together", "Together AI", "https://api.together.xyz/v1", "TOGETHER_API_KEY")),
+    _make_hosted_preset("fireworks", "Fireworks AI", "https://api.fireworks.ai/inference/v1", "FIREWORKS_API_KEY"),
+    _make_hosted_preset("cerebras", "Cerebras", "https://api.cerebras.ai/v1", "CEREBRAS_API_KEY", quirks=_NO_IMAGES),
+    _make_hosted_preset(
         "perplexity",
         "Perplexity",
         "https://api.perplexity.ai",
@@ -186,15 +186,17 @@ PRESETS: tuple[Preset, ...] = (
         "PPLX_API_KEY",
         lists_models=False,
     ),
-    _hosted("cohere", "Cohere", "https://api.cohere.ai/compatibility/v1", "COHERE_API_KEY", "CO_API_KEY"),
-    _hosted("nvidia", "NVIDIA", "https://integrate.api.nvidia.com/v1", "NVIDIA_API_KEY"),
-    _hosted("moonshot", "Moonshot AI", "https://api.moonshot.ai/v1", "MOONSHOT_API_KEY", "KIMI_API_KEY"),
-    _hosted("zhipu", "Zhipu AI", "https://api.z.ai/api/paas/v4", "ZHIPU_API_KEY", "ZAI_API_KEY"),
-    _hosted("minimax", "MiniMax", "https://api.minimax.io/v1", "MINIMAX_API_KEY"),
-    _hosted("qwen", "Qwen", "https://dashscope-intl.aliyuncs.com/compatible-mode/v1", "DASHSCOPE_API_KEY"),
-    _hosted("sambanova", "SambaNova", "https://api.sambanova.ai/v1", "SAMBANOVA_API_KEY"),
-    _with_prices(_hosted("nous", "Nous Research", "https://inference-api.nousresearch.com/v1", "NOUS_API_KEY")),
-    _hosted(
+    _make_hosted_preset("cohere", "Cohere", "https://api.cohere.ai/compatibility/v1", "COHERE_API_KEY", "CO_API_KEY"),
+    _make_hosted_preset("nvidia", "NVIDIA", "https://integrate.api.nvidia.com/v1", "NVIDIA_API_KEY"),
+    _make_hosted_preset("moonshot", "Moonshot AI", "https://api.moonshot.ai/v1", "MOONSHOT_API_KEY", "KIMI_API_KEY"),
+    _make_hosted_preset("zhipu", "Zhipu AI", "https://api.z.ai/api/paas/v4", "ZHIPU_API_KEY", "ZAI_API_KEY"),
+    _make_hosted_preset("minimax", "MiniMax", "https://api.minimax.io/v1", "MINIMAX_API_KEY"),
+    _make_hosted_preset("qwen", "Qwen", "https://dashscope-intl.aliyuncs.com/compatible-mode/v1", "DASHSCOPE_API_KEY"),
+    _make_hosted_preset("sambanova", "SambaNova", "https://api.sambanova.ai/v1", "SAMBANOVA_API_KEY"),
+    _add_prices(
+        _make_hosted_preset("nous", "Nous Research", "https://inference-api.nousresearch.com/v1", "NOUS_API_KEY")
+    ),
+    _make_hosted_preset(
         "huggingface",
         "Hugging Face",
         "https://router.huggingface.co/v1",
@@ -202,7 +204,7 @@ PRESETS: tuple[Preset, ...] = (
         "HUGGINGFACE_API_KEY",
         automatic=False,
     ),
-    _hosted(
+    _make_hosted_preset(
         "github",
         "GitHub Models",
         "https://models.github.ai/inference",
@@ -261,12 +263,12 @@ PRESETS: tuple[Preset, ...] = (
         automatic=False,
         lists_models=False,
     ),
-    _local("ollama", "Ollama", 11434, "OLLAMA_HOST"),
-    _local("lmstudio", "LM Studio", 1234),
-    _local("llamacpp", "llama.cpp", 8080),
-    _local("vllm", "vLLM", 8000),
-    _local("sglang", "SGLang", 30000),
-    _local("litellm", "LiteLLM", 4000, free=False),  # a proxy, mostly to models that cost money
+    _make_local_preset("ollama", "Ollama", 11434, "OLLAMA_HOST"),
+    _make_local_preset("lmstudio", "LM Studio", 1234),
+    _make_local_preset("llamacpp", "llama.cpp", 8080),
+    _make_local_preset("vllm", "vLLM", 8000),
+    _make_local_preset("sglang", "SGLang", 30000),
+    _make_local_preset("litellm", "LiteLLM", 4000, free=False),  # a proxy, mostly to models that cost money
 )
 
 
@@ -310,14 +312,14 @@ def open_provider(
         api_key=api_key,
         headers=preset.headers,
         timeouts=timeouts or Timeouts(),
-        source=_source(preset, secret if api_key else "", login),
+        source=_make_source(preset, secret if api_key else "", login),
         authorizer=authorizer,
         quirks=preset.quirks if isinstance(preset.quirks, quirks) else quirks(),
     )
     return _load_adapter(preset.protocol)(settings, http)
 
 
-def _source(preset: Preset, secret: str, login: str) -> ModelSource:
+def _make_source(preset: Preset, secret: str, login: str) -> ModelSource:
     return ModelSource(
         provider=preset.name,
         title=preset.title,

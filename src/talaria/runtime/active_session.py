@@ -29,9 +29,9 @@ from talaria.runtime.outbox import queue_notice
 from talaria.runtime.questions import OpenQuestions
 from talaria.runtime.runner import SessionRunner
 from talaria.runtime.turn_environment import TurnSubscriber
-from talaria.runtime.turns import MIRROR, PENDING_SESSIONS, handoff_notice
+from talaria.runtime.turns import MIRROR, PENDING_SESSIONS, format_handoff_notice
 from talaria.runtime.workers import is_leased, session_lease_name
-from talaria.sessions.context import set_current_session_id, surface_context
+from talaria.sessions.context import build_surface_context, set_current_session_id
 
 OWN_THREAD = NamedValue("own_thread", bool)  # by the session key of the thread
 
@@ -59,7 +59,7 @@ def bind_session(
 
 def move_pending_messages(tx: Transaction, source_id: SessionId, session_id: SessionId) -> None:
     """Move the pending messages of a session that was left to the one that replaces it."""
-    for item in tx.inbox.unsettled(source_id):
+    for item in tx.inbox.list_unsettled(source_id):
         if item.state == "waiting" and item.kind != MIRROR:
             tx.inbox.settle([item.id])
             arrival = Arrival(
@@ -106,7 +106,7 @@ class Departure:
     def apply(self, conversation: _OpenConversation) -> None:
         """Hold the turns of this session if it is the one being handed over and was reopened."""
         if self.session_id == conversation.session_id:
-            conversation.hold(handoff_notice(self._platform))
+            conversation.hold(format_handoff_notice(self._platform))
 
     def end(self, conversation: _OpenConversation | None, *, stays: bool) -> None:
         """Forget the handoff; a session that stays resumes with the messages sent meanwhile."""
@@ -242,7 +242,7 @@ class ActiveSession:
             await old_stack.aclose()
             return await self._activate(chat)
 
-    async def settled(self) -> SessionId:
+    async def wait_for_switch(self) -> SessionId:
         """Wait until no session switch is in progress, and return the id of the open session."""
         async with self._switch_lock:
             return self.chat.conversation.session_id
@@ -285,7 +285,7 @@ class ActiveSession:
     async def _open_session(self, request: OpenRequest, stack: AsyncExitStack) -> OpenSession:
         if self._closed:
             raise Refused("This chat is closed.")
-        context = surface_context(request.surface.context, self.key, self._address)
+        context = build_surface_context(request.surface.context, self.key, self._address)
         request = structs.replace(request, surface=structs.replace(request.surface, context=context))
         chat = await self.opener.open_session(request, stack, self.jobs)
         chat.events.subscribe(self._on_event)
@@ -385,14 +385,14 @@ class ActiveSession:
 
 def has_unfinished_work(tx: Transaction, session_id: SessionId) -> bool:
     """Return whether a session has a running turn or pending messages."""
-    return bool(tx.inbox.unsettled(session_id) or tx.turns.find(session_id, running=True, limit=1))
+    return bool(tx.inbox.list_unsettled(session_id) or tx.turns.find(session_id, running=True, limit=1))
 
 
 def _delete_if_empty(tx: Transaction, session_id: SessionId) -> None:
     session = tx.sessions.get(session_id)
     if session is None or session.message_count or session.title or session.parent_id:
         return
-    if not tx.inbox.unsettled(session_id):
+    if not tx.inbox.list_unsettled(session_id):
         tx.sessions.delete(session_id)
 
 
@@ -433,7 +433,7 @@ async def _run_unclaimed_messages(active_session: ActiveSession) -> None:
 def _has_unclaimed_messages(tx: Transaction, session_id: SessionId) -> bool:
     if tx.bindings.of_session(session_id) or is_leased(tx, session_lease_name(session_id)):
         return False  # a chat or another process answers them
-    return any(item.state == "waiting" and item.kind != MIRROR for item in tx.inbox.unsettled(session_id))
+    return any(item.state == "waiting" and item.kind != MIRROR for item in tx.inbox.list_unsettled(session_id))
 
 
 async def open_and_run_pending(

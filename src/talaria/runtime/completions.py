@@ -89,7 +89,9 @@ def report(
     return added
 
 
-def hear(tx: Transaction, session_id: SessionId, source: str, external_ids: Sequence[str], call_id: str) -> None:
+def record_pending_answers(
+    tx: Transaction, session_id: SessionId, source: str, external_ids: Sequence[str], call_id: str
+) -> None:
     """Record that a tool call is about to return these reports.
 
     They are queued as usual if the result of the call never reaches the transcript.
@@ -131,7 +133,7 @@ def queue_reports_if_idle(tx: Transaction, session_id: SessionId) -> list[InboxI
     """
     if is_leased(tx, session_lease_name(session_id)) or tx.turns.find(session_id, running=True, limit=1):
         return []
-    if any(item.kind == WAKE for item in tx.inbox.unsettled(session_id)):
+    if any(item.kind == WAKE for item in tx.inbox.list_unsettled(session_id)):
         return []
     return queue_reports(tx, session_id)
 

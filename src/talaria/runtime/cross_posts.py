@@ -52,7 +52,7 @@ def send_cross_post(tx: Transaction, cross_post: CrossPost) -> OutboxItem | None
     for session_id in session_ids if item else ():
         if session_id != cross_post.sender:
             entry = make_arrival(
-                session_id, MIRROR, f"{cross_post.key}:{session_id}", _mirror_message(cross_post), kind=MIRROR
+                session_id, MIRROR, f"{cross_post.key}:{session_id}", _build_mirror_message(cross_post), kind=MIRROR
             )
             tx.inbox.add(entry)
             record_mirrored(tx, session_id)
@@ -61,7 +61,7 @@ def send_cross_post(tx: Transaction, cross_post: CrossPost) -> OutboxItem | None
 
 def claim_ownerless_session(tx: Transaction, session: Session, address: Address, owner: str) -> Session:
     """Give a session created for a cross-post to the first person who writes there, and return it."""
-    if owner != session.owner and session.owner == _ownerless(tx, address):
+    if owner != session.owner and session.owner == _find_initial_owner(tx, address):
         return tx.sessions.update(session.id, SessionChanges(owner=owner))
     return session
 
@@ -79,12 +79,12 @@ def copy_mirrored_messages(tx: Transaction, session_id: SessionId, address: Addr
 
 def _list_sessions_at(tx: Transaction, address: Address) -> Sequence[SessionId]:
     """Return the sessions of a chat: the shared one, created if missing, then those of participants."""
-    key = build_session_key(_canonical_address(tx, address))
+    key = build_session_key(_resolve_address(tx, address))
     people = [] if address.chat_type == "private" else tx.bindings.under(f"{key}:")[:_MAX_SESSIONS]
     return list(dict.fromkeys([_find_or_create_session(tx, key, address), *(one.session_id for one in people)]))
 
 
-def _canonical_address(tx: Transaction, address: Address) -> Address:
+def _resolve_address(tx: Transaction, address: Address) -> Address:
     """Return a private chat's address with the person's canonical user id."""
     if address.chat_type != "private":
         return address
@@ -108,18 +108,18 @@ def _find_bound_session(tx: Transaction, key: str) -> SessionId | None:
 
 
 def _create_session(tx: Transaction, key: str, address: Address) -> SessionId:
-    new = NewSession(source=address.platform, owner=_ownerless(tx, address), audience=audience_of(address))
+    new = NewSession(source=address.platform, owner=_find_initial_owner(tx, address), audience=audience_of(address))
     created = tx.sessions.create(new)
     tx.bindings.bind(key, created.id, address)
     return created.id
 
 
-def _ownerless(tx: Transaction, address: Address) -> str:
+def _find_initial_owner(tx: Transaction, address: Address) -> str:
     """Return the owner of a session before anyone has written in it; it has access to no memory."""
-    return resolve_ownership(_canonical_address(tx, address), "", shared=True).owner
+    return resolve_ownership(_resolve_address(tx, address), "", shared=True).owner
 
 
-def _mirror_message(cross_post: CrossPost) -> Message:
+def _build_mirror_message(cross_post: CrossPost) -> Message:
     files = [Text(f"[sent {getattr(file, 'name', '') or 'a picture'}]") for file in cross_post.content.files]
     body = [Text(cross_post.content.text)] if cross_post.content.text else []
     return Message(role="assistant", parts=(*body, *files), at=cross_post.at, author=f"Agent, from {cross_post.source}")
@@ -141,21 +141,21 @@ class ChatMessageSender:
         content, now = Content(text=text, files=files), self._clock.now()
         return await self._store.write(lambda tx: self._send(tx, target, content, call, now))
 
-    async def reachable(self) -> list[ReachableChat]:
+    async def list_reachable(self) -> list[ReachableChat]:
         """Return the known chats, the most recently active first."""
-        return await self._store.read(lambda tx: reachable(tx, self._platforms))
+        return await self._store.read(lambda tx: list_reachable(tx, self._platforms))
 
     def _send(self, tx: Transaction, target: str, content: Content, call: Call, now: datetime) -> SentMessage:
         if target == ORIGIN:
             address = _find_origin(tx, call)
-            queue_notice(tx, call.session_id, address, content, _key(call, address, content))
+            queue_notice(tx, call.session_id, address, content, _build_key(call, address, content))
             return SentMessage("this chat", is_platform_served(tx, address.platform))
         address = find_target(tx, target, self._platforms)
         cross_post = CrossPost(
-            key=_key(call, address, content),
+            key=_build_key(call, address, content),
             address=address,
             content=content,
-            source=_source_label(call.context),
+            source=_format_source(call.context),
             at=now,
             sender=call.session_id,
         )
@@ -163,7 +163,7 @@ class ChatMessageSender:
         return SentMessage(target, is_platform_served(tx, address.platform))
 
 
-def reachable(tx: Transaction, platforms: Collection[str]) -> list[ReachableChat]:
+def list_reachable(tx: Transaction, platforms: Collection[str]) -> list[ReachableChat]:
     """Return the known chats of these networks, the most recently active first."""
     homes = {home.address.platform: home.address.chat_id for name in platforms if (home := read_home(tx, name))}
     known = [one for one in list_channels(tx) if one.address.platform in platforms]
@@ -182,11 +182,11 @@ def _find_origin(tx: Transaction, call: Call) -> Address:
     return (here or addresses)[0]
 
 
-def _source_label(context: SessionContext) -> str:
+def _format_source(context: SessionContext) -> str:
     return context.platform or _SOURCES.get(context.source, context.source) or "elsewhere"
 
 
-def _key(call: Call, address: Address, content: Content) -> str:
+def _build_key(call: Call, address: Address, content: Content) -> str:
     """Return the identity of a message.
 
     It includes the content, because some servers give two calls of one turn the same id.

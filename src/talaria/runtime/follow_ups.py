@@ -88,7 +88,7 @@ async def generate_title(store: Store, session_id: SessionId, auxiliary: Auxilia
     if session is None or session.title:
         return True
     first = await store.read(lambda tx: tx.messages.load(session_id, limit=_TITLE_MESSAGES))
-    title = await auxiliary.title(unwrap_messages(first))
+    title = await auxiliary.generate_title(unwrap_messages(first))
     return bool(title) and await store.write(lambda tx: _set_title(tx, session_id, title))
 
 

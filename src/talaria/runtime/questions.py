@@ -59,7 +59,7 @@ class AnswerReceiver(Protocol):
     def answer(self, question_id: str, text: str) -> bool:
         """Answer a question; ``False`` if it is known to be closed."""
 
-    async def closed(self, question_id: str) -> None:
+    async def wait_until_closed(self, question_id: str) -> None:
         """Wait until a question is closed."""
 
 
@@ -77,7 +77,7 @@ async def answer_with(question_id: str, questions: AnswerReceiver, prompt: Corou
     """Answer a question with the result of ``prompt``, which is cancelled if the question closes first."""
     async with asyncio.TaskGroup() as group:
         asked = group.create_task(prompt)
-        closing = group.create_task(questions.closed(question_id))
+        closing = group.create_task(questions.wait_until_closed(question_id))
         await asyncio.wait([asked, closing], return_when=asyncio.FIRST_COMPLETED)
         if asked.done() and not asked.cancelled():
             questions.answer(question_id, asked.result())
@@ -85,7 +85,7 @@ async def answer_with(question_id: str, questions: AnswerReceiver, prompt: Corou
         closing.cancel()
 
 
-def approval_question(event: ApprovalAsked, *, markdown: bool = False) -> str:
+def format_approval_question(event: ApprovalAsked, *, markdown: bool = False) -> str:
     """Return the question with the exact command or action.
 
     Where Markdown is rendered, the action is put in a code block, so that nothing of it is hidden or changed, and
@@ -104,19 +104,19 @@ def approval_question(event: ApprovalAsked, *, markdown: bool = False) -> str:
 def _shorten_diff(diff: str) -> str:
     """Return the start of a diff, so that the question fits into one chat message."""
     lines = diff.splitlines()
-    kept: list[str] = []
+    shown: list[str] = []
     room = _MAX_DIFF
     for line in lines:
         room -= len(line) + 1
         if room < 0:
-            return "\n".join((*kept, f"… {len(lines) - len(kept):,} more lines"))
-        kept.append(line)
-    return "\n".join(kept)
+            return "\n".join((*shown, f"… {len(lines) - len(shown):,} more lines"))
+        shown.append(line)
+    return "\n".join(shown)
 
 
 async def _ask_approval(event: ApprovalAsked, prompter: Prompter, *, markdown: bool) -> str:
     answers = _PLAN_ANSWERS if event.tool == PLAN else _APPROVALS
-    chosen = await prompter.choose(approval_question(event, markdown=markdown), [label for _, label in answers])
+    chosen = await prompter.choose(format_approval_question(event, markdown=markdown), [label for _, label in answers])
     return _REFUSAL if chosen is None else answers[chosen][0]
 
 
@@ -187,7 +187,7 @@ class Questions:
         found.answer.set_result(text)
         return True
 
-    async def closed(self, question_id: str) -> None:
+    async def wait_until_closed(self, question_id: str) -> None:
         """Wait until a question is closed: answered, timed out, or ended with its turn."""
         found = self._open.get(question_id)
         if found is not None:
@@ -435,7 +435,7 @@ def index_questions(
         question = OpenQuestion(event, turn_id, datetime.now(UTC))
         try:
             await store.write(lambda tx: _add(tx, session_id, question))
-            await questions.closed(event.id)
+            await questions.wait_until_closed(event.id)
         except StoreError as error:
             log.info("session %s: a question isn't listed: %s", session_id, error)
         finally:

@@ -36,11 +36,11 @@ from talaria.runtime.turns import (
     TurnWork,
     add_to_inbox,
     begin_next,
+    build_turn_context,
     claim_and_begin,
     end_turn,
     make_arrival,
-    turn_context,
-    without_files,
+    replace_files,
 )
 from talaria.runtime.workers import release_lease, renew_lease
 
@@ -202,7 +202,7 @@ class SessionRunner:
         """Resume an interrupted turn, run turns for pending messages, and return how the last one ended."""
         self.wake()
         try:
-            return await self.settled()
+            return await self.wait_until_idle()
         except asyncio.CancelledError:
             await self._interrupt_task()
             raise
@@ -229,7 +229,7 @@ class SessionRunner:
         self._admission = admission
         self.wake()
 
-    async def settled(self) -> TurnEnd | None:
+    async def wait_until_idle(self) -> TurnEnd | None:
         """Wait until the runner is idle and return how the last turn ended; raises its error."""
         if self._task is not None:
             await asyncio.wait([self._task])
@@ -391,7 +391,7 @@ class SessionRunner:
                 async with self._stoppable(RunnerState.FETCHING):
                     return _FetchedMessage(await run_with(self._options.unpack(pending), renewal))
         reason = "was not downloaded, because the turn was stopped"
-        return _FetchedMessage(without_files(pending.message, reason), stopped=True)
+        return _FetchedMessage(replace_files(pending.message, reason), stopped=True)
 
     def _take_stop(self) -> bool:
         """Return whether the work that begins was stopped before; it counts once."""
@@ -400,7 +400,7 @@ class SessionRunner:
 
     async def _take_turn(self, turn: TurnRecorder, lease: Lease) -> TurnEnd:
         """Run a turn with its own session context, independent of the task that started it."""
-        context = turn_context(self._context, self.session_id, turn.work, self._environment.workspace.folder)
+        context = build_turn_context(self._context, self.session_id, turn.work, self._environment.workspace.folder)
         self.turn = turn.work
         try:
             with bound(context):
@@ -492,8 +492,8 @@ class SessionRunner:
             await self._agent.window.compact(self._environment.publish)
 
     def _make_control(self, turn: TurnRecorder, context: SessionContext) -> TurnControl:
-        async def joined() -> list[Message]:
+        async def take_joined() -> list[Message]:
             steered, self._is_steered = self._is_steered, False
             return await turn.take_steering_messages(self._options.is_same_person) if steered else []
 
-        return TurnControl(joined=joined, stopped=lambda: self.state is RunnerState.STOPPING, context=context)
+        return TurnControl(joined=take_joined, stopped=lambda: self.state is RunnerState.STOPPING, context=context)

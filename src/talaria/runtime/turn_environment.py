@@ -54,13 +54,13 @@ log = logging.getLogger(__name__)
 
 def build_caps(budget: BudgetSettings, session: Session) -> list[Cap]:
     """Return the spending caps of a session: this month's in total and for its person, and its own."""
-    caps = [cap for cap in monthly_caps(budget, session.owner) if cap.limit]
+    caps = [cap for cap in build_monthly_caps(budget, session.owner) if cap.limit]
     if budget.session:
         caps.append(Cap(session_account(session.id), round(budget.session * _MICRODOLLARS)))
     return caps
 
 
-def monthly_caps(budget: BudgetSettings, person: str) -> tuple[Cap, Cap]:
+def build_monthly_caps(budget: BudgetSettings, person: str) -> tuple[Cap, Cap]:
     """Return the caps of this month: in total, and for a person; a limit of 0 means none."""
     month = f"{datetime.now(UTC):%Y-%m}"
     return (
@@ -69,7 +69,7 @@ def monthly_caps(budget: BudgetSettings, person: str) -> tuple[Cap, Cap]:
     )
 
 
-def persona_caps(settings: Settings, name: str) -> tuple[Cap, ...]:
+def build_persona_caps(settings: Settings, name: str) -> tuple[Cap, ...]:
     """Return the cap of a persona for this month, if it has one."""
     persona = settings.personas.get(name)
     if persona is None or not persona.budget:

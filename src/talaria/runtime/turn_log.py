@@ -96,7 +96,7 @@ class TurnRecorder:
         self._clock = clock or SystemClock()
         self._lock = asyncio.Lock()
 
-    async def transcript(self) -> list[StoredMessage]:
+    async def read_transcript(self) -> list[StoredMessage]:
         """Return all messages of the session, oldest first."""
         return await self._store.read(lambda tx: tx.messages.load(self.session_id))
 
@@ -113,17 +113,17 @@ class TurnRecorder:
         """Record the result of a tool, before the other results of its reply."""
         await self._record(_CallEnded(call.id, _encode(result).decode(), self._clock.now()), may_wait=may_wait)
 
-    async def started_calls(self) -> list[StartedCall]:
+    async def read_started_calls(self) -> list[StartedCall]:
         """Return the calls of this turn's last reply that had started before it was resumed."""
         steps = await self._store.read(lambda tx: tx.turns.steps(self._turn_id))
         last_reply = max((step.number for step in steps if step.kind == MODEL), default=0)
-        return [_started_call(step) for step in steps if step.kind == TOOL and step.number > last_reply]
+        return [_read_started_call(step) for step in steps if step.kind == TOOL and step.number > last_reply]
 
     async def finish(self, end: TurnEnd, reply: Message | None, step: ModelStep | None = None) -> TurnEnd:
         """End the turn with its reply in one transaction, and return how it ended: a second end changes nothing."""
 
         def work(tx: Transaction) -> EndedTurn:
-            if not tx.turns.end(self._turn_id, *_state_and_error(end)):
+            if not tx.turns.end(self._turn_id, *_get_state_and_error(end)):
                 return EndedTurn(end)
             number = self._append(tx, [reply] if reply else [], step, turns=1)
             result = TurnResult(self.session_id, self._turn_id, end, reply, used_tools=number != 1)
@@ -145,7 +145,7 @@ class TurnRecorder:
         """
 
         def work(tx: Transaction) -> list[Message]:
-            waiting = [item for item in tx.inbox.unsettled(self.session_id) if item.state == "waiting"]
+            waiting = [item for item in tx.inbox.list_unsettled(self.session_id) if item.state == "waiting"]
             own = [item for item in waiting if is_same(self.work.sender, read_inbox_message(item.payload).sender)]
             steering = [item for item in takewhile(_has_no_attachments, own) if item.kind == STEERING]
             joined = [read_message(item.payload) for item in steering]
@@ -214,7 +214,7 @@ class TurnRecorder:
         return tx.turns.begin_step(self._turn_id, MODEL, step.model, "{}", result=_encode(step).decode())
 
 
-def _started_call(step: Step) -> StartedCall:
+def _read_started_call(step: Step) -> StartedCall:
     record = _decode_call(step.request)
     return StartedCall(record.call.id, _decode_result(step.result) if step.result else None, record.repeated)
 
@@ -223,13 +223,13 @@ def _has_no_attachments(item: InboxItem) -> bool:
     return not read_inbox_message(item.payload).attachments
 
 
-def model_steps(tx: Transaction, turn_id: TurnId) -> list[ModelStep]:
+def read_model_steps(tx: Transaction, turn_id: TurnId) -> list[ModelStep]:
     """Return the model calls of a turn, oldest first."""
     steps = tx.turns.steps(turn_id)
     return [_decode_step(step.result) for step in steps if step.kind == MODEL and step.result]
 
 
-def _state_and_error(end: TurnEnd) -> tuple[TurnState, str]:
+def _get_state_and_error(end: TurnEnd) -> tuple[TurnState, str]:
     match end:
         case TurnAnswered():
             return "answered", ""

@@ -74,7 +74,7 @@ def to_transcript_message(message: InboxMessage, *parts: Part) -> Message:
     return Message(**{**fields, "parts": (*message.parts, *parts)})
 
 
-def without_files(message: InboxMessage, reason: str) -> Message:
+def replace_files(message: InboxMessage, reason: str) -> Message:
     """Return the message with a sentence in place of each file."""
     return to_transcript_message(
         message, *(Text(f"({attachment_label(one)} {reason}.)") for one in message.attachments)
@@ -88,7 +88,7 @@ def attachment_label(attachment: Attachment) -> str:
 
 async def skip_attachments(pending: PendingAttachments) -> Message:
     """Return the message without its files: there is no network to fetch them from."""
-    return without_files(pending.message, "can't be downloaded here")
+    return replace_files(pending.message, "can't be downloaded here")
 
 
 class TurnOptions(Struct, frozen=True, kw_only=True):
@@ -164,7 +164,7 @@ def record_mirrored(tx: Transaction, session_id: SessionId) -> None:
 
 def append_mirrored(tx: Transaction, session_id: SessionId) -> None:
     """Move the pending mirrored messages of a session to its transcript."""
-    mirrored = [item for item in tx.inbox.unsettled(session_id) if item.kind == MIRROR]
+    mirrored = [item for item in tx.inbox.list_unsettled(session_id) if item.kind == MIRROR]
     if mirrored:
         tx.messages.append(session_id, [read_message(item.payload) for item in mirrored])
         tx.inbox.settle([item.id for item in mirrored])
@@ -189,9 +189,9 @@ def list_pending_sessions(tx: Transaction, most: int = _MAX_SESSIONS) -> list[Se
 
 def list_pending_messages(tx: Transaction, session_id: SessionId) -> list[Message]:
     """Return the pending messages of a session, in the order in which they will be answered."""
-    unsettled = tx.inbox.unsettled(session_id)
+    unsettled = tx.inbox.list_unsettled(session_id)
     items = [item for item in unsettled if item.state == "waiting" and item.kind != MIRROR]
-    return [without_files(read_inbox_message(item.payload), "is attached") for item in items]
+    return [replace_files(read_inbox_message(item.payload), "is attached") for item in items]
 
 
 class TurnWork(Struct, frozen=True):
@@ -211,7 +211,7 @@ class TurnWork(Struct, frozen=True):
     opening: TurnOpening | None = None
 
 
-def turn_context(base: SessionContext, session_id: SessionId, work: TurnWork, cwd: Path) -> SessionContext:
+def build_turn_context(base: SessionContext, session_id: SessionId, work: TurnWork, cwd: Path) -> SessionContext:
     """Return the session context of a turn; its reply route overrides the context of the surface."""
     own = structs.replace(base, session_id=session_id, turn_id=work.turn_id, cwd=str(cwd), sender=work.sender)
     route = work.route
@@ -298,7 +298,7 @@ def begin_next(tx: Transaction, claim: SessionClaim, start: TurnStart) -> NextWo
         tx.leases.release(claim.lease)
     elif isinstance(work, TurnWork):
         if platform := find_blocking_handoff(tx, claim.session_id):
-            raise Busy(handoff_notice(platform))
+            raise Busy(format_handoff_notice(platform))
         if start.before_turn is not None:
             start.before_turn(tx)
         page = read_page(tx, claim.session_id, start.known_seq)
@@ -328,7 +328,7 @@ def end_turn(
     if not queues_replies and (redirect is not None or _is_from_its_chat(tx, claim.session_id, work)):
         queue_turn_result(tx, result)
     has_moved = redirect is not None and redirect.move != work.move
-    released = has_moved or not tx.inbox.unsettled(claim.session_id)
+    released = has_moved or not tx.inbox.list_unsettled(claim.session_id)
     if released:
         tx.leases.release(claim.lease)
     if has_moved:
@@ -343,7 +343,7 @@ def _begin(tx: Transaction, claim: SessionClaim, ready: FetchedMessages) -> Next
     files that is not in ``ready`` stays pending, and is returned so that its files are fetched.
     """
     for turn in tx.turns.find(claim.session_id, running=True):
-        taken = [item for item in tx.inbox.unsettled(claim.session_id) if item.turn_id == turn.id]
+        taken = [item for item in tx.inbox.list_unsettled(claim.session_id) if item.turn_id == turn.id]
         return _resume_turn(tx, claim.session_id, _build_work(tx, claim.session_id, turn.id, taken))
     append_mirrored(tx, claim.session_id)
     turn_id = new_turn_id()
@@ -378,10 +378,10 @@ def _build_work(tx: Transaction, session_id: SessionId, turn_id: TurnId, items: 
     return TurnWork(turn_id, tuple(item.id for item in items), reply_route, text, sender=sender)
 
 
-def running_sender(tx: Transaction, session_id: SessionId) -> str | None:
+def find_running_sender(tx: Transaction, session_id: SessionId) -> str | None:
     """Return the sender of a session's running turn, in any process; ``None`` if none is running."""
     for turn in tx.turns.find(session_id, running=True, limit=1):
-        taken = [item for item in tx.inbox.unsettled(session_id) if item.turn_id == turn.id]
+        taken = [item for item in tx.inbox.list_unsettled(session_id) if item.turn_id == turn.id]
         return _build_work(tx, session_id, turn.id, taken).sender
     return None
 
@@ -413,7 +413,7 @@ def find_blocking_handoff(tx: Transaction, session_id: SessionId) -> str:
     return "" if active is None or active.immediate else active.platform
 
 
-def handoff_notice(platform: str) -> str:
+def format_handoff_notice(platform: str) -> str:
     """Return the reply to messages that are sent to a session while it is being handed over."""
     label = platform_label(platform)
     return f"This conversation is being handed off to {label}. I'll answer there, or here if the handoff fails."

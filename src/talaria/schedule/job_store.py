@@ -252,7 +252,7 @@ def note_change(tx: Transaction) -> None:
     tx.notify(SCHEDULES)
 
 
-def changes(tx: Transaction) -> int:
+def read_change_counter(tx: Transaction) -> int:
     """Return the change counter."""
     return SCHEDULE_CHANGES.version(tx, SINGLE)
 

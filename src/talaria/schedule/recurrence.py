@@ -162,7 +162,7 @@ def next_after(schedule: Schedule, moment: datetime) -> datetime | None:
             return since.astimezone(UTC) + max(1, (moment - since) // period + 1) * period
         case Calendar(expression, zone):
             fields, time_zone = read_fields(expression), find_zone(zone)
-            find = _next_by_minutes if fields.in_every_hour else _next_by_times
+            find = _find_next_by_minutes if fields.in_every_hour else _find_next_by_times
             return find(fields, time_zone, moment.astimezone(UTC))
 
 
@@ -206,7 +206,9 @@ def resolve_wall_time(wall: datetime, zone: ZoneInfo) -> datetime:
     before = early.astimezone(zone).utcoffset()
     # The clocks change between the two, at a full second.
     seconds = range(int((late - early).total_seconds()))
-    return early + timedelta(seconds=bisect_right(seconds, 0, key=lambda at: _offset_changed(early, at, zone, before)))
+    return early + timedelta(
+        seconds=bisect_right(seconds, 0, key=lambda at: _has_offset_changed(early, at, zone, before))
+    )
 
 
 def describe_schedule(schedule: Schedule) -> str:
@@ -228,7 +230,7 @@ def format_moment(at: datetime, zone: str) -> str:
         return f"{at.astimezone(UTC):%a %Y-%m-%d %H:%M} UTC"
 
 
-def system_zone(environment: Mapping[str, str]) -> str:
+def find_system_zone(environment: Mapping[str, str]) -> str:
     """Return the zone in the environment, otherwise the system's; UTC if neither is known."""
     candidates = (environment.get("TZ", "").lstrip(":"), _read_link(), _read_name())
     return next((one.rpartition(_FOLDER)[2] for one in candidates if _is_zone(one.rpartition(_FOLDER)[2])), _UTC_NAME)
@@ -269,11 +271,11 @@ def _format_names(kind: _FieldKind) -> str:
     return f", or {names[0]} to {names[-1]}" if names else ""
 
 
-def _offset_changed(early: datetime, seconds: int, zone: ZoneInfo, before: timedelta | None) -> bool:
+def _has_offset_changed(early: datetime, seconds: int, zone: ZoneInfo, before: timedelta | None) -> bool:
     return (early + timedelta(seconds=seconds)).astimezone(zone).utcoffset() != before
 
 
-def _next_by_times(fields: CronFields, zone: ZoneInfo, moment: datetime) -> datetime | None:
+def _find_next_by_times(fields: CronFields, zone: ZoneInfo, moment: datetime) -> datetime | None:
     """Go through the days; a time of the previous day may count as late as today."""
     times = fields.times
     day = moment.astimezone(zone).date() - _DAY
@@ -291,7 +293,7 @@ def _resolve_on_day(day: date, zone: ZoneInfo, of_day: time) -> datetime:
     return resolve_wall_time(datetime.combine(day, of_day), zone)
 
 
-def _next_by_minutes(fields: CronFields, zone: ZoneInfo, moment: datetime) -> datetime | None:
+def _find_next_by_minutes(fields: CronFields, zone: ZoneInfo, moment: datetime) -> datetime | None:
     """Go forward in absolute time, by minutes where the clocks change."""
     found = moment.replace(second=0, microsecond=0) + _MINUTE
     end = found + _MAX_DAYS * _DAY
@@ -302,13 +304,13 @@ def _next_by_minutes(fields: CronFields, zone: ZoneInfo, moment: datetime) -> da
             continue
         if here.minute in fields.minutes:
             return found
-        ahead = found + _MINUTE * ((_next_minute(fields.minutes, here.minute) - here.minute) % 60)
+        ahead = found + _MINUTE * ((_find_next_minute(fields.minutes, here.minute) - here.minute) % 60)
         is_steady = ahead.astimezone(zone).utcoffset() == here.utcoffset()
         found = ahead if is_steady else found + _MINUTE
     return None
 
 
-def _next_minute(minutes: tuple[int, ...], minute: int) -> int:
+def _find_next_minute(minutes: tuple[int, ...], minute: int) -> int:
     return next((one for one in minutes if one > minute), minutes[0])
 
 

@@ -327,7 +327,7 @@ async def _release_claim(dependencies: RunDependencies, claimed: tuple[Lease, Pe
 async def _release(dependencies: RunDependencies, run: PendingRun, lease: Lease, *, is_at_fault: bool) -> None:
     """Release the run for another worker; it counts as a try only if the run itself is to blame."""
 
-    def let_go(tx: Transaction) -> None:
+    def release_run(tx: Transaction) -> None:
         try:
             tx.leases.check(lease)
         except LeaseLost:
@@ -338,6 +338,6 @@ async def _release(dependencies: RunDependencies, run: PendingRun, lease: Lease,
         tx.leases.release(lease)
 
     try:
-        await dependencies.opener.store.write(let_go)
+        await dependencies.opener.store.write(release_run)
     except StoreError as error:
         log.warning("couldn't release a job; it becomes free when its lease expires: %s", error)

@@ -15,7 +15,7 @@ from talaria.schedule.due_runs import (
     list_unfinished_runs,
     start_due_runs,
 )
-from talaria.schedule.job_store import SCHEDULES, PendingRun, changes
+from talaria.schedule.job_store import SCHEDULES, PendingRun, read_change_counter
 from talaria.schedule.run_executor import RunDependencies, execute_run
 
 _MAX_PARALLEL = 8
@@ -56,7 +56,7 @@ class Scheduler:
 
     async def _poll_if_needed(self) -> None:
         """Look when something was changed, it is time, or the clock was set back; not at each periodic check."""
-        seen = await self._dependencies.opener.store.read(changes)
+        seen = await self._dependencies.opener.store.read(read_change_counter)
         if seen == self._seen_version and self._polled_at <= self._dependencies.clock.now() < self._wake_at:
             return
         self._seen_version = seen

@@ -56,7 +56,7 @@ def session_account(session_id: SessionId) -> str:
 
 def copy_spending(tx: Transaction, source: str, target: str) -> None:
     """Add the spending of one account to another."""
-    spent = tx.ledger.spent(source)
+    spent = tx.ledger.read_spent(source)
     if spent:
         hold = tx.ledger.reserve([Cap(target, _NO_LIMIT)], spent, timedelta(minutes=1))
         tx.ledger.settle(hold, spent)

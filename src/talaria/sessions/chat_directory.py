@@ -41,15 +41,15 @@ VOICE_CHOICE = NamedValue("voice_choice", bool)  # by network and chat
 
 def read_voice_choice(tx: Transaction, address: Address) -> bool | None:
     """Return whether replies in a chat are spoken; ``None`` if the settings decide."""
-    return VOICE_CHOICE.get(tx, _chat_key(address))
+    return VOICE_CHOICE.get(tx, _build_chat_key(address))
 
 
 def write_voice_choice(tx: Transaction, address: Address, chosen: bool | None) -> None:
     """Store whether replies in a chat are spoken; ``None`` leaves it to the settings."""
     if chosen is None:
-        VOICE_CHOICE.delete(tx, _chat_key(address))
+        VOICE_CHOICE.delete(tx, _build_chat_key(address))
     else:
-        VOICE_CHOICE.write(tx, _chat_key(address), chosen)
+        VOICE_CHOICE.write(tx, _build_chat_key(address), chosen)
 
 
 _REFRESH_INTERVAL = timedelta(minutes=10)
@@ -81,11 +81,11 @@ def record_channel(tx: Transaction, address: Address, name: str, now: datetime) 
     """Record that a message came from a chat; a known name stays if none is given."""
     kind = "group" if address.chat_type == "thread" else address.chat_type
     chat = Address(address.platform, address.chat_id, kind)
-    before = KNOWN_CHAT.get(tx, _chat_key(address))
+    before = KNOWN_CHAT.get(tx, _build_chat_key(address))
     name = " ".join(name.split()) or (before.name if before else "")
     if before and (before.address, before.name) == (chat, name) and now - before.seen < _REFRESH_INTERVAL:
         return
-    KNOWN_CHAT.write(tx, _chat_key(address), KnownChannel(chat, name, now))
+    KNOWN_CHAT.write(tx, _build_chat_key(address), KnownChannel(chat, name, now))
 
 
 def list_channels(tx: Transaction, platform: str = "") -> list[KnownChannel]:
@@ -99,11 +99,11 @@ def address_label(tx: Transaction, address: Address) -> str:
     if address.platform == WEB:
         return platform_label(WEB)
     thread = " (in its own thread)" if address.thread_id else ""
-    return f"{platform_label(address.platform)}, {_chat_name(tx, address)}{thread}"
+    return f"{platform_label(address.platform)}, {_read_chat_name(tx, address)}{thread}"
 
 
-def _chat_name(tx: Transaction, address: Address) -> str:
-    known = KNOWN_CHAT.get(tx, _chat_key(address))
+def _read_chat_name(tx: Transaction, address: Address) -> str:
+    known = KNOWN_CHAT.get(tx, _build_chat_key(address))
     home = read_home(tx, address.platform)
     named = home.name if home is not None and home.address.chat_id == address.chat_id else ""
     return named or (known.name if known else "") or f"chat {address.chat_id}"
@@ -111,10 +111,10 @@ def _chat_name(tx: Transaction, address: Address) -> str:
 
 def forget_channel(tx: Transaction, address: Address) -> bool:
     """Remove a chat that no longer exists."""
-    return KNOWN_CHAT.delete(tx, _chat_key(address))
+    return KNOWN_CHAT.delete(tx, _build_chat_key(address))
 
 
-def _chat_key(address: Address) -> str:
+def _build_chat_key(address: Address) -> str:
     return f"{address.platform}:{address.chat_id}"
 
 
@@ -127,8 +127,10 @@ def find_target(tx: Transaction, text: str, platforms: Collection[str]) -> Addre
     """
     platform, colon, rest = (part.strip() for part in text.strip().partition(":"))
     if platform not in platforms:
-        near = _nearest(platform, platforms)
-        raise NotFound(f"I'm not connected to a chat network named `{platform}`; " + _suggestion(near, platforms))
+        near = _find_nearest(platform, platforms)
+        raise NotFound(
+            f"I'm not connected to a chat network named `{platform}`; " + _format_suggestion(near, platforms)
+        )
     if not colon or not rest:
         return _require_home(tx, platform)
     known = list_channels(tx, platform)
@@ -154,7 +156,7 @@ def _find_by_known_id(rest: str, known: Iterable[KnownChannel]) -> Address | Non
     if not matches:
         return None
     chat = max(matches, key=lambda address: len(address.chat_id))
-    return _in_thread(chat, rest[len(chat.chat_id) + 1 :])
+    return _add_thread(chat, rest[len(chat.chat_id) + 1 :])
 
 
 def _find_by_name(rest: str, known: Collection[KnownChannel]) -> Address | None:
@@ -164,7 +166,7 @@ def _find_by_name(rest: str, known: Collection[KnownChannel]) -> Address | None:
             lines = [f"  {one.target}  {one.name} ({one.address.chat_type})" for one in named[:_MAX_LISTED]]
             raise Ambiguous("\n".join([f"`{name}` matches {len(named)} chats. Use an id:", *lines]))
         if named:
-            return _in_thread(named[0].address, thread)
+            return _add_thread(named[0].address, thread)
     return None
 
 
@@ -172,9 +174,11 @@ def _find_by_new_id(platform: str, rest: str, known: Collection[KnownChannel]) -
     """Return the address of a chat without messages so far, or raise `NotFound` if this is no id."""
     for chat_id, thread in reversed(_parse_target(rest)):
         if _ID.fullmatch(chat_id) and (not chat_id.startswith("!") or not thread or thread.startswith("$")):
-            return _in_thread(Address(platform, chat_id, "group"), thread)
+            return _add_thread(Address(platform, chat_id, "group"), thread)
     names = [one.name for one in known if one.name]
-    raise NotFound(f"There is no chat named `{rest}` on {platform}; " + _suggestion(_nearest(rest, names), names))
+    raise NotFound(
+        f"There is no chat named `{rest}` on {platform}; " + _format_suggestion(_find_nearest(rest, names), names)
+    )
 
 
 def _parse_target(rest: str) -> list[tuple[str, str]]:
@@ -183,7 +187,7 @@ def _parse_target(rest: str) -> list[tuple[str, str]]:
     return [(rest, ""), (found[1], found[2])] if found else [(rest, "")]
 
 
-def _in_thread(chat: Address, thread: str) -> Address:
+def _add_thread(chat: Address, thread: str) -> Address:
     if not thread:
         return chat
     return structs.replace(chat, thread_id=thread, chat_type="private" if chat.chat_type == "private" else "thread")
@@ -193,13 +197,13 @@ def _fold_name(name: str) -> str:
     return " ".join(name.split()).lstrip("#@").casefold()
 
 
-def _nearest(name: str, known: Iterable[str]) -> str:
+def _find_nearest(name: str, known: Iterable[str]) -> str:
     by_folded_name = {_fold_name(one): one for one in known}
     near = difflib.get_close_matches(_fold_name(name), by_folded_name, n=1, cutoff=0.6)
     return by_folded_name[near[0]] if near else ""
 
 
-def _suggestion(near: str, known: Collection[str]) -> str:
+def _format_suggestion(near: str, known: Collection[str]) -> str:
     if near:
         return f"the closest match is `{near}`."
     listed = ", ".join(f"`{one}`" for one in list(dict.fromkeys(known))[:_MAX_LISTED])

@@ -6,7 +6,7 @@ from msgspec import structs
 
 from talaria.core.addresses import Address
 from talaria.core.session_context import FIELDS, SESSION_ID, SessionContext, bind_context, current_context
-from talaria.settings.environment import environment_value, set_environment_variable
+from talaria.settings.environment import read_environment_value, set_environment_variable
 
 Tokens = tuple[Token[SessionContext | None], ...]
 
@@ -32,7 +32,7 @@ def get_session_env(name: str, default: str = "") -> str:
     """
     context = current_context()
     if context is None or name not in FIELDS:
-        return environment_value(name, default)
+        return read_environment_value(name, default)
     return str(getattr(context, FIELDS[name]))
 
 
@@ -53,7 +53,7 @@ def async_delivery_supported() -> bool:
     return context is None or context.async_delivery
 
 
-def surface_context(base: SessionContext, key: str, address: Address | None) -> SessionContext:
+def build_surface_context(base: SessionContext, key: str, address: Address | None) -> SessionContext:
     """Return the session context of a chat, from its key and its address."""
     if address is None:
         return structs.replace(base, session_key=key or base.session_key)

@@ -75,7 +75,7 @@ def identify_session(
 
     ``ids`` are all ids of the sender, ``person`` is the name under which they own sessions.
     """
-    source = canonical_address(sender_address(incoming), ids)
+    source = canonical_address(build_sender_address(incoming), ids)
     groups, threads = group_sessions_per_user, thread_sessions_per_user
     key = build_session_key(source, group_sessions_per_user=groups, thread_sessions_per_user=threads)
     shared = is_shared(source, group_sessions_per_user=groups, thread_sessions_per_user=threads)
@@ -89,7 +89,7 @@ def resolve_ownership(source: Address, person: str, *, shared: bool) -> Ownershi
     return Ownership(chat if shared else person, "" if source.chat_type == "private" else chat)
 
 
-def sender_address(incoming: Incoming) -> Address:
+def build_sender_address(incoming: Incoming) -> Address:
     """Return the address of a message, with its sender."""
     return structs.replace(incoming.address, user_id=incoming.sender.id)
 
@@ -110,7 +110,7 @@ def escape_key_part(part: str) -> str:
 
 def list_user_ids(tx: Transaction, platform: str, user_id: str) -> tuple[str, ...]:
     """Return all known ids of the same person on a network; the first represents them all."""
-    return USER_IDS.get(tx, _key(platform, user_id)) or (user_id,)
+    return USER_IDS.get(tx, _build_key(platform, user_id)) or (user_id,)
 
 
 def link_user_ids(tx: Transaction, platform: str, known: str, other: str) -> None:
@@ -123,7 +123,7 @@ def link_user_ids(tx: Transaction, platform: str, known: str, other: str) -> Non
         return
     ids = tuple(dict.fromkeys((*ids, *list_user_ids(tx, platform, other))))
     for one in ids:
-        USER_IDS.write(tx, _key(platform, one), ids)
+        USER_IDS.write(tx, _build_key(platform, one), ids)
 
 
 def canonical_address(address: Address, ids: Collection[str]) -> Address:
@@ -133,5 +133,5 @@ def canonical_address(address: Address, ids: Collection[str]) -> Address:
     return structs.replace(address, chat_id=chat_id, user_id=first)
 
 
-def _key(platform: str, user_id: str) -> str:
+def _build_key(platform: str, user_id: str) -> str:
     return f"{platform}:{user_id}"

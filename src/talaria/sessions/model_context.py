@@ -44,7 +44,7 @@ def choose_prefix(stored: Prefix | None, requested: Prefix, instructions: Callab
     A stored prefix fits whatever the instructions would be now. With another model, tool set, audience or options the
     requested prefix is used, with new instructions.
     """
-    if stored is not None and not _difference(stored, requested):
+    if stored is not None and not _find_difference(stored, requested):
         return stored
     return structs.replace(requested, instructions=instructions())
 
@@ -55,11 +55,11 @@ def save_prefix(tx: Transaction, session_id: SessionId, used: Prefix) -> None:
         return
     stored = read_prefix(tx, session_id)
     if stored is not None and stored != used:
-        record_break(tx, session_id, f"{_difference(stored, used) or 'the instructions'} changed")
+        record_break(tx, session_id, f"{_find_difference(stored, used) or 'the instructions'} changed")
         PROMPT_PREFIX.write(tx, session_id, used)
 
 
-def _difference(stored: Prefix, requested: Prefix) -> str:
+def _find_difference(stored: Prefix, requested: Prefix) -> str:
     """Return what makes a new prefix necessary; empty if the stored one can be used."""
     if stored.model != requested.model:
         return "the model"

@@ -12,7 +12,7 @@ _LONGEST_OPENING = 80
 _MOST_OPENINGS = 5_000  # about 30 µs each
 
 
-def opening(tx: Transaction, session: Session) -> str:
+def read_opening(tx: Transaction, session: Session) -> str:
     """Return the start of the first user message of an untitled session, to identify it in lists."""
     if session.title or not session.message_count:
         return ""
@@ -32,11 +32,11 @@ def find_by_name(tx: Transaction, session_filter: SessionFilter) -> list[Session
         return found
     untitled = tx.sessions.find(structs.replace(session_filter, matching="", titled=False, limit=_MOST_OPENINGS))
     known = {one.id for one in found}
-    by_opening = [one for one in untitled if one.id not in known and name in opening(tx, one).casefold()]
+    by_opening = [one for one in untitled if one.id not in known and name in read_opening(tx, one).casefold()]
     return sorted([*found, *by_opening], key=lambda one: one.updated_at, reverse=True)[: session_filter.limit]
 
 
-def free_title(tx: Transaction, title: str, mark: str, *, owner: str = "") -> str:
+def find_free_title(tx: Transaction, title: str, mark: str, *, owner: str = "") -> str:
     """Return a title with a mark after it, numbered if another session of the owner has that title."""
     title = re.sub(rf" \({re.escape(mark)}(?: \d+)?\)$", "", title)
     number = 1

@@ -49,7 +49,7 @@ class MessageLine(Struct, frozen=True, tag="message"):
     message: Message
 
 
-def without_program_messages(messages: Sequence[StoredMessage]) -> list[StoredMessage]:
+def drop_program_messages(messages: Sequence[StoredMessage]) -> list[StoredMessage]:
     """Return a session without messages of the program itself, and the answers to them."""
     remaining, by_program = [], False
     for stored in messages:
@@ -81,7 +81,7 @@ def to_markdown(transcript: Transcript, zone: tzinfo | None = None) -> str:
     session = transcript.session
     blocks = [f"# {' '.join(session.title.split()) or 'Session ' + session.id}", _format_facts(session, zone)]
     for stored in transcript.messages:
-        blocks.append(_heading(stored.message, zone))
+        blocks.append(_format_heading(stored.message, zone))
         blocks += [block for part in stored.message.parts if (block := _block(part))]
     return "\n\n".join(blocks) + "\n"
 
@@ -131,7 +131,7 @@ def _format_facts(session: Session, zone: tzinfo | None) -> str:
     return "\n".join(f"- {name}: {' '.join(value.split())}" for name, value in facts.items() if value)
 
 
-def _heading(message: Message, zone: tzinfo | None) -> str:
+def _format_heading(message: Message, zone: tzinfo | None) -> str:
     words = [message.role.capitalize(), " ".join(message.author.split()), format_time(message.at, zone)]
     return f"## {' · '.join(filter(None, words))}"
 
@@ -156,25 +156,25 @@ def _block(part: Part) -> str:
 
 def format_code_block(text: str, language: str = "") -> str:
     """Return text in a code block whose fence is longer than any run of backticks in it."""
-    fence = "`" * max(3, _longest_run(text) + 1)
+    fence = "`" * max(3, _measure_longest_run(text) + 1)
     return "\n".join([fence + language, *([text.rstrip("\n")] if text else []), fence])
 
 
 def format_inline_code(text: str) -> str:
     """Return text as inline code on one line, with enough backticks around it."""
-    ticks = "`" * (_longest_run(text) + 1)
+    ticks = "`" * (_measure_longest_run(text) + 1)
     inner = " ".join(text.split())
     return f"{ticks} {inner} {ticks}" if "`" in inner else f"{ticks}{inner}{ticks}"
 
 
-def _longest_run(text: str) -> int:
+def _measure_longest_run(text: str) -> int:
     return max((len(run) for run in _BACKTICKS.findall(text)), default=0)
 
 
 def close_fence(text: str) -> str:
     """Return Markdown with its last fence closed, so that the following text isn't code."""
     fence = ""
-    for marks, rest in _fences(text):
+    for marks, rest in _iterate_fences(text):
         if not fence:
             fence = marks
         elif marks[0] == fence[0] and len(marks) >= len(fence) and not rest:
@@ -182,7 +182,7 @@ def close_fence(text: str) -> str:
     return f"{text}\n{fence}" if fence else text
 
 
-def _fences(text: str) -> Iterator[tuple[str, str]]:
+def _iterate_fences(text: str) -> Iterator[tuple[str, str]]:
     for line in text.split("\n"):
         if found := _FENCE.fullmatch(line):
             yield found[1] or found[3], (found[2] or found[4] or "").strip()

@@ -42,7 +42,7 @@ class ConfigFile:
         try:
             self.table = tomllib.loads(self.text)
         except tomllib.TOMLDecodeError as error:
-            self.fault = _syntax_fault(self.path, self.text, error)
+            self.fault = _build_syntax_fault(self.path, self.text, error)
         except (RecursionError, ValueError) as error:
             self.fault = Fault(problem=f"This isn't valid TOML: {error}.", file=str(self.path))
 
@@ -68,7 +68,7 @@ def build_encoding_fault(path: Path, error: UnicodeDecodeError) -> Fault:
     return Fault(problem="The file must be UTF-8 text.", file=str(path), line=line, expected="UTF-8 text")
 
 
-def _syntax_fault(path: Path, text: str, error: tomllib.TOMLDecodeError) -> Fault:
+def _build_syntax_fault(path: Path, text: str, error: tomllib.TOMLDecodeError) -> Fault:
     # Before Python 3.14 only the message of a syntax error has its line.
     found = re.search(_LINE_OF_ERROR, str(error))
     line = int(found[1]) if found else text.count("\n") + 1

@@ -32,18 +32,18 @@ class ConfigWriter:
         self.written: dict[str, str] = {}
         self.notes: list[str] = []
 
-    def settings(self) -> Settings:
-        """Current settings."""
+    def load_settings(self) -> Settings:
+        """Return the current settings."""
         return load_settings(self._profile, self._environment)
 
-    def secrets(self) -> Secrets:
-        """Current secrets."""
+    def read_secrets(self) -> Secrets:
+        """Return the current secrets."""
         return read_secrets(self._profile, self._environment)
 
     def put(self, key: str, text: str) -> None:
         """Write a setting, or remove it from the file if its default is the same."""
-        field = known_field(key)
-        if parse_value(text, field.annotation) == _plain(field.default):
+        field = find_field(key)
+        if parse_value(text, field.annotation) == _to_plain(field.default):
             self.reset_setting(key)
         else:
             from talaria.settings.edit import set_value  # noqa: PLC0415 (loaded for a change: needs tomlkit)
@@ -99,13 +99,13 @@ class ConfigWriter:
 
 def check_setting(key: str, text: str) -> None:
     """Raise `SettingsInvalid` or `NotFound` if this setting could not be written."""
-    field = known_field(key)
+    field = find_field(key)
     value = parse_value(text, field.annotation)
     if not field.accepts(value):
-        raise SettingsInvalid([build_wrong_value_fault(field.key, field.expected, field.found(value))])
+        raise SettingsInvalid([build_wrong_value_fault(field.key, field.expected, field.describe_value(value))])
 
 
-def known_field(key: str) -> SchemaField:
+def find_field(key: str) -> SchemaField:
     """Return the schema of a setting."""
     model = SettingsSchema()
     found = model.find(split_key(key))
@@ -129,13 +129,13 @@ def write_provider(writer: ConfigWriter, change: ProviderChange) -> None:
         writer.keep_secret(change.key_name, change.key)
     if change.base_url:
         writer.put(build_provider_key(change.name, "base_url"), change.base_url)
-        if change.key or (change.key_name and writer.secrets().get(change.key_name)):
+        if change.key or (change.key_name and writer.read_secrets().get(change.key_name)):
             writer.put(build_provider_key(change.name, "key"), change.key_name)
 
 
 def use_provider(writer: ConfigWriter, name: str) -> None:
     """Make a provider the one in use; the model of another provider is forgotten."""
-    if writer.settings().model.provider != name:
+    if writer.load_settings().model.provider != name:
         writer.reset_setting("model.name")
     writer.put("model.provider", name)
 
@@ -257,7 +257,7 @@ class ToolSelection:
         return True
 
 
-def _plain(value: object) -> object:
+def _to_plain(value: object) -> object:
     return list(value) if isinstance(value, tuple) else value
 
 

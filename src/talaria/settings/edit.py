@@ -46,7 +46,7 @@ def set_value(profile: Profile, key: str, text: str, sections: Sections = NO_SEC
     field = _find_field(key, SettingsSchema(sections))
     value = parse_value(text, field.annotation)
     if not field.accepts(value):
-        raise SettingsInvalid([build_wrong_value_fault(field.key, field.expected, field.found(value))])
+        raise SettingsInvalid([build_wrong_value_fault(field.key, field.expected, field.describe_value(value))])
     with lock_folder(profile.folder):
         source = _read_valid_source(profile)
         document = tomlkit.parse(source.text)
@@ -54,7 +54,7 @@ def set_value(profile: Profile, key: str, text: str, sections: Sections = NO_SEC
         expected_table = deepcopy(source.table)
         _put_value(expected_table, field.path, value)
         _write_document(source, document, expected_table, sections)
-    return SettingEdit(field.key, field, field.shown(value))
+    return SettingEdit(field.key, field, field.format_value(value))
 
 
 def edit_values(
@@ -79,7 +79,7 @@ def edit_values(
                     _put_value(table, path, value)
         _write_document(source, document, expected_table, sections)
     return [
-        SettingEdit(format_key(path), field, field.shown(value) if field and value is not None else "")
+        SettingEdit(format_key(path), field, field.format_value(value) if field and value is not None else "")
         for path, field, value in changes
     ]
 
@@ -101,14 +101,14 @@ def unset_value(profile: Profile, key: str, sections: Sections = NO_SECTIONS) ->
     return SettingEdit(format_key(path), known if isinstance(known, SchemaField) else None)
 
 
-def file_version(text: str) -> str:
+def compute_file_version(text: str) -> str:
     """Return the version of a file's text: equal texts have equal versions."""
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def check_version(source: ConfigFile, version: str) -> None:
     """Raise `FileChanged` unless the file still has this version."""
-    if file_version(source.text) != version:
+    if compute_file_version(source.text) != version:
         raise FileChanged("The settings were changed in the meantime. Load them again, then repeat your change.")
 
 
@@ -130,7 +130,7 @@ class CheckedText(Struct, frozen=True):
 def read_text(profile: Profile, sections: Sections = NO_SECTIONS) -> ConfigText:
     """Return the text of the profile's file for an editor."""
     source = read_source(profile.config_file)
-    return ConfigText(_mask_text(source, sections), file_version(source.text), source.fault)
+    return ConfigText(_mask_text(source, sections), compute_file_version(source.text), source.fault)
 
 
 def check_text(profile: Profile, text: str, sections: Sections = NO_SECTIONS) -> CheckedText:
@@ -167,7 +167,7 @@ def _parse_edits(values: Mapping[str, Any], model: SettingsSchema) -> list[tuple
         field = _find_field(key, model)
         value = parse_value(given, field.annotation) if isinstance(given, str) else given
         if not field.accepts(value):
-            faults.append(build_wrong_value_fault(field.key, field.expected, field.found(value)))
+            faults.append(build_wrong_value_fault(field.key, field.expected, field.describe_value(value)))
         changes.append((path, field, None if value == _to_plain(field.default) else value))
     if faults:
         raise SettingsInvalid(faults)
@@ -212,9 +212,9 @@ def _remove_value(table: Table, path: Key) -> bool:
     return table.pop(path[-1], None) is not None if path else False
 
 
-def _without_empty(table: Mapping[str, Any]) -> dict[str, Any]:
+def _drop_empty_tables(table: Mapping[str, Any]) -> dict[str, Any]:
     """Return a table without empty ones: the text of a group ends with its last table."""
-    inner = {key: _without_empty(value) if isinstance(value, Mapping) else value for key, value in table.items()}
+    inner = {key: _drop_empty_tables(value) if isinstance(value, Mapping) else value for key, value in table.items()}
     return {key: value for key, value in inner.items() if value != {}}
 
 
@@ -223,7 +223,7 @@ def _write_document(
 ) -> None:
     try:
         text = tomlkit.dumps(document)
-        matches = _without_empty(tomllib.loads(text)) == _without_empty(expected_table)
+        matches = _drop_empty_tables(tomllib.loads(text)) == _drop_empty_tables(expected_table)
     except (TOMLKitError, tomllib.TOMLDecodeError):
         matches = False
     if not matches:
@@ -272,7 +272,7 @@ def _list_secrets(source: ConfigFile, sections: Sections) -> Iterator[tuple[Key,
     for field, _ in interpret(source, {}, sections).values():
         value = _get_value(source.table, field.path) if field.secret else None
         if isinstance(value, str):
-            yield field.path, value, field.shown(value)
+            yield field.path, value, field.format_value(value)
         elif isinstance(value, Mapping):
             texts = {name: one for name, one in value.items() if isinstance(one, str) and one}
             yield from (((*field.path, name), one, _MASK) for name, one in texts.items())

@@ -8,7 +8,7 @@ def process_environment() -> dict[str, str]:
     return dict(os.environ)
 
 
-def environment_value(name: str, default: str = "") -> str:
+def read_environment_value(name: str, default: str = "") -> str:
     """Return the current value of a variable."""
     return os.environ.get(name, default)
 

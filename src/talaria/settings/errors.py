@@ -40,7 +40,7 @@ class SourceLocation(Struct, frozen=True):
 def build_unknown_fault(what: str, name: str, known: Iterable[str], location: SourceLocation | None = None) -> Fault:
     """Return the fault of an unknown ``name``, with the nearest known one or all of them."""
     location, known = location or SourceLocation(), list(known)
-    close = nearest(name, known)
+    close = find_nearest(name, known)
     help_ = f"; the nearest is `{close}`" if close else _list_known(what, known)
     problem = f"`{name}` is not a known {what}{help_}."
     return Fault(problem=problem, file=location.file, line=location.line, key=name, nearest=close)
@@ -59,7 +59,7 @@ def build_missing_key_fault(key: str, expected: str, location: SourceLocation) -
     return Fault(problem=problem, file=location.file, line=location.line, key=key, expected=expected)
 
 
-def nearest(name: str, known: Iterable[str], *, similarity: float = _MIN_SIMILARITY) -> str:
+def find_nearest(name: str, known: Iterable[str], *, similarity: float = _MIN_SIMILARITY) -> str:
     """Return the most similar name, compared as a whole or by its last part; empty if none is close."""
     known = list(known)
     by_last_part = {one.rpartition(".")[2]: one for one in reversed(known)}

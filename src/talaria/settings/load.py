@@ -82,7 +82,7 @@ def _put(table: dict[str, Any], path: Key, value: Any) -> None:
 
 def _build_variable_fault(name: str, model: SettingsSchema) -> Fault:
     guess = name.removeprefix(VARIABLE_PREFIX).replace("__", ".").lower()
-    close = model.nearest(guess)
+    close = model.find_nearest_key(guess)
     nearest = variable(split_key(close)) if close else ""
     help_ = f"the nearest is `{nearest}`" if close else "`talaria config show` lists them all"
     location = _locate_variable(name)
@@ -208,7 +208,7 @@ class _SettingsReader:
                     valid[name] = value
                 else:
                     self._faults.append(
-                        build_wrong_value_fault(known.key, known.expected, known.found(value), locate(path))
+                        build_wrong_value_fault(known.key, known.expected, known.describe_value(value), locate(path))
                     )
         return valid
 

@@ -56,7 +56,7 @@ class FolderTrust:
     def is_trusted(self, folder: Path) -> bool:
         """Return whether the owner has trusted the current files of a folder; true if it has none."""
         try:
-            files = project_files(folder)
+            files = find_project_files(folder)
             return not files or self.folders().get(os.path.realpath(folder)) == compute_digest(folder)
         except UnreadableFolder:
             return False
@@ -90,7 +90,7 @@ class FolderTrust:
         draft.replace(self._file)
 
 
-def project_files(folder: Path) -> list[Path]:
+def find_project_files(folder: Path) -> list[Path]:
     """Return the files of a project that would take effect, sorted."""
     found: list[Path] = []
     if not os.path.lexists(f"{folder}/{_PROJECT_FOLDER}"):
@@ -105,7 +105,7 @@ def project_files(folder: Path) -> list[Path]:
 def compute_digest(folder: Path) -> str:
     """Return a digest of the names and contents of those files."""
     digest, remaining = hashlib.sha256(), _MAX_BYTES
-    for path in project_files(folder):
+    for path in find_project_files(folder):
         try:
             content = path.read_bytes() if path.stat().st_size <= remaining else None
         except OSError as error:

@@ -12,7 +12,7 @@ from typing import Annotated, Any, cast, get_args, get_origin
 import msgspec
 from msgspec import NODEFAULT, Struct, inspect
 
-from talaria.settings.errors import nearest
+from talaria.settings.errors import find_nearest
 from talaria.settings.model import Settings
 from talaria.settings.value_text import describe_type, describe_value, format_value
 
@@ -103,13 +103,13 @@ class SchemaField(msgspec.Struct, frozen=True):
         """Return whether the value may contain a secret."""
         return self.mask is not None
 
-    def shown(self, value: Any) -> str:
+    def format_value(self, value: Any) -> str:
         """Return the value as text, with secrets masked."""
-        return self._masked(format_value(value))
+        return self._apply_mask(format_value(value))
 
-    def found(self, value: Any) -> str:
+    def describe_value(self, value: Any) -> str:
         """Return a description of the value for a fault, with secrets masked."""
-        return self._masked(describe_value(value))
+        return self._apply_mask(describe_value(value))
 
     def accepts(self, value: Any) -> bool:
         """Return whether ``value`` has the right type and passes its limits and check."""
@@ -136,7 +136,7 @@ class SchemaField(msgspec.Struct, frozen=True):
             check=None,
         )
 
-    def _masked(self, text: str) -> str:
+    def _apply_mask(self, text: str) -> str:
         return self.mask(text) if self.mask else text
 
 
@@ -166,7 +166,7 @@ class SchemaTable:
     def own(self) -> dict[str, SchemaField | SchemaTable]:
         """Return the content defined by the table's type, without added sections."""
         types = [one for one in (self._shared, self.model) if one]
-        return {name: child for one in types for name, child in _children(self.path, one).items()}
+        return {name: child for one in types for name, child in _build_children(self.path, one).items()}
 
     @cached_property
     def children(self) -> dict[str, SchemaField | SchemaTable]:
@@ -231,35 +231,35 @@ class SettingsSchema:
                 at = at.child(name) if isinstance(at, SchemaTable) else at.entry(name)
         return at
 
-    def nearest(self, key: str) -> str:
+    def find_nearest_key(self, key: str) -> str:
         """Return the most similar known key; empty if none is close."""
-        return nearest(key, [field.key for field in self.fields()])
+        return find_nearest(key, [field.key for field in self.fields()])
 
 
 def named_type(kind: Any) -> Any:
     """Return the type of the tables in a table of named tables; ``None`` for other types."""
-    return _named_tables(inspect.type_info(kind))
+    return _find_named_type(inspect.type_info(kind))
 
 
 @lru_cache(maxsize=512)  # settings are read again whenever a file changes; their types never do
-def _children(path: Key, model: Any) -> Mapping[str, SchemaField | SchemaTable]:
-    named = _named_tables(inspect.type_info(model))
+def _build_children(path: Key, model: Any) -> Mapping[str, SchemaField | SchemaTable]:
+    named = _find_named_type(inspect.type_info(model))
     if named is not None:
         return {ANY_NAME: SchemaTable((*path, ANY_NAME), NO_SECTIONS, named)}
-    return {info.name: _child((*path, info.name), info) for info in msgspec.structs.fields(model)}
+    return {info.name: _build_child((*path, info.name), info) for info in msgspec.structs.fields(model)}
 
 
-def _child(path: Key, info: msgspec.structs.FieldInfo) -> SchemaField | SchemaTable:
+def _build_child(path: Key, info: msgspec.structs.FieldInfo) -> SchemaField | SchemaTable:
     kind = inspect.type_info(info.type)
     inner_type = kind.type if isinstance(kind, inspect.Metadata) else kind
     if isinstance(inner_type, inspect.StructType):
         return SchemaTable(path, NO_SECTIONS, inner_type.cls)
-    if _named_tables(kind) is not None:
+    if _find_named_type(kind) is not None:
         return SchemaTable(path, NO_SECTIONS, info.type)
-    return _field(path, info, kind)
+    return _build_field(path, info, kind)
 
 
-def _field(path: Key, info: msgspec.structs.FieldInfo, kind: inspect.Type) -> SchemaField:
+def _build_field(path: Key, info: msgspec.structs.FieldInfo, kind: inspect.Type) -> SchemaField:
     metadata = kind if isinstance(kind, inspect.Metadata) else inspect.Metadata(kind)
     extra = metadata.extra or {}
     label, constraint = describe_type(metadata.type)
@@ -277,7 +277,7 @@ def _field(path: Key, info: msgspec.structs.FieldInfo, kind: inspect.Type) -> Sc
     )
 
 
-def _named_tables(kind: inspect.Type) -> Any:
+def _find_named_type(kind: inspect.Type) -> Any:
     inner_type = kind.type if isinstance(kind, inspect.Metadata) else kind
     inner = inner_type.value_type if isinstance(inner_type, inspect.DictType) else None
     return inner.cls if isinstance(inner, inspect.StructType) else None

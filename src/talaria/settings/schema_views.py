@@ -49,7 +49,7 @@ class FieldShape(Struct, frozen=True, kw_only=True):
 
 def shape_of(field: SchemaField) -> FieldShape:
     """Return the shape of a setting; choices are in the order in which they are declared."""
-    shape = _shape(inspect.type_info(field.annotation))
+    shape = _derive_shape(inspect.type_info(field.annotation))
     annotation = field.annotation
     if get_origin(annotation) is Annotated:
         annotation = get_args(annotation)[0]
@@ -58,39 +58,41 @@ def shape_of(field: SchemaField) -> FieldShape:
     return shape
 
 
-def _shape(info: inspect.Type) -> FieldShape:
+def _derive_shape(info: inspect.Type) -> FieldShape:
     match info:
         case inspect.Metadata():
-            return _shape(info.type)
+            return _derive_shape(info.type)
         case inspect.BoolType():
             return FieldShape(kind="switch")
         case inspect.IntType() | inspect.FloatType():
             kind: FieldKind = "whole" if isinstance(info, inspect.IntType) else "number"
-            return FieldShape(kind=kind, minimum=_first(info.ge, info.gt), maximum=_first(info.le, info.lt))
+            return FieldShape(
+                kind=kind, minimum=_choose_limit(info.ge, info.gt), maximum=_choose_limit(info.le, info.lt)
+            )
         case inspect.LiteralType():
             return FieldShape(kind="choice", choices=tuple(map(str, info.values)))
         case inspect.ListType() | inspect.VarTupleType() | inspect.SetType() | inspect.FrozenSetType():
-            return FieldShape(kind="list", item=_shape(info.item_type).kind)
+            return FieldShape(kind="list", item=_derive_shape(info.item_type).kind)
         case inspect.DictType():
-            return FieldShape(kind="table", item=_shape(info.value_type).kind)
+            return FieldShape(kind="table", item=_derive_shape(info.value_type).kind)
         case inspect.UnionType():
-            return _shape_union(info)
+            return _derive_union_shape(info)
         case _:
             return FieldShape(kind="text")
 
 
-def _shape_union(info: inspect.UnionType) -> FieldShape:
+def _derive_union_shape(info: inspect.UnionType) -> FieldShape:
     """Return the shape of a union: a single type or nothing, or choices that include true and false."""
     types = [one for one in info.types if not isinstance(one, inspect.NoneType)]
     optional = len(types) < len(info.types)
     if len(types) == 1:
-        return structs.replace(_shape(types[0]), optional=optional)
+        return structs.replace(_derive_shape(types[0]), optional=optional)
     choices: list[str] = []
     for one in types:
-        shape = _shape(one)
+        shape = _derive_shape(one)
         choices += ("true", "false") if shape.kind == "switch" else shape.choices
     return FieldShape(kind="choice", choices=tuple(choices), optional=optional) if choices else FieldShape(kind="text")
 
 
-def _first(*limits: Any) -> float | None:
+def _choose_limit(*limits: Any) -> float | None:
     return next((float(one) for one in limits if one is not None), None)

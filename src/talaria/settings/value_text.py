@@ -78,9 +78,9 @@ def describe_type(info: inspect.Type) -> tuple[str, str]:
         case inspect.BoolType():
             return "true or false", ""
         case inspect.IntType():
-            return "a whole number", _limits(info)
+            return "a whole number", _describe_limits(info)
         case inspect.FloatType():
-            return "a number", _limits(info)
+            return "a number", _describe_limits(info)
         case inspect.StrType():
             return "text", f"that matches {info.pattern}" if info.pattern else ""
         case inspect.LiteralType():
@@ -150,7 +150,7 @@ def _describe_collection(info: inspect.Type) -> tuple[str, str]:
             return "a value", ""
 
 
-def _limits(info: inspect.IntType | inspect.FloatType) -> str:
+def _describe_limits(info: inspect.IntType | inspect.FloatType) -> str:
     if info.ge is not None and info.le is not None:
         return f"from {info.ge:g} to {info.le:g}"
     bounds = {"above": info.gt, "of at least": info.ge, "below": info.lt, "of at most": info.le}

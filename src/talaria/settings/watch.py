@@ -87,7 +87,7 @@ class _State:
         fields = {field.key: (field, value) for field, value in loaded.values()}
         self.values = {key: value for key, (_, value) in fields.items()}
         self.values |= {name: secrets.get(name) for name in secrets.names()}
-        self.shown = {key: field.shown(value) or "empty" for key, (field, value) in fields.items()}
+        self.shown = {key: field.format_value(value) or "empty" for key, (field, value) in fields.items()}
         self.live = {key for key, (field, _) in fields.items() if field.live} | _list_live_secrets(loaded.settings)
 
     def changes(self, later: "_State", *, live: bool) -> Iterator[ChangedKey]:

@@ -130,12 +130,12 @@ class FeishuServer:
         application.add_routes(
             [
                 web.post(f"{api}/auth/v3/tenant_access_token/internal", self._grant),
-                web.get(f"{api}/bot/v3/info", self._info),
-                web.get(f"{api}/contact/v3/users/{{user}}", self._user),
+                web.get(f"{api}/bot/v3/info", self._show_bot),
+                web.get(f"{api}/contact/v3/users/{{user}}", self._show_user),
                 web.post(f"{api}/im/v1/messages", self._create),
                 web.post(f"{api}/im/v1/messages/{{id}}/reply", self._reply),
-                web.patch(f"{api}/im/v1/messages/{{id}}", self._patch),
-                web.get(f"{api}/im/v1/messages/{{id}}/resources/{{key}}", self._resource),
+                web.patch(f"{api}/im/v1/messages/{{id}}", self._edit_message),
+                web.get(f"{api}/im/v1/messages/{{id}}/resources/{{key}}", self._download_resource),
                 web.post(f"{api}/im/v1/images", self._upload),
                 web.post(f"{api}/im/v1/files", self._upload),
             ]
@@ -177,10 +177,10 @@ class FeishuServer:
         self._tokens[token] = time.time() + 7200
         return web.json_response({"code": 0, "msg": "ok", "tenant_access_token": token, "expire": 7200})
 
-    async def _info(self, _request: web.Request) -> web.StreamResponse:
+    async def _show_bot(self, _request: web.Request) -> web.StreamResponse:
         return web.json_response({"code": 0, "msg": "ok", "bot": {"open_id": BOT, "app_name": "Winged"}})
 
-    async def _user(self, request: web.Request) -> web.StreamResponse:
+    async def _show_user(self, request: web.Request) -> web.StreamResponse:
         name = self.people.get(request.match_info["user"])
         if name is None or request.query.get("user_id_type") != "open_id":
             return _refuse(400, 41050, "no user authority error")
@@ -221,7 +221,7 @@ class FeishuServer:
         self.sent.append(message)
         return _succeed(message)
 
-    async def _patch(self, request: web.Request) -> web.StreamResponse:
+    async def _edit_message(self, request: web.Request) -> web.StreamResponse:
         body = await request.json()
         message = next((one for one in self.sent if one["message_id"] == request.match_info["id"]), None)
         if message is None or message["msg_type"] != "interactive" or body.keys() != {"content"}:
@@ -244,7 +244,7 @@ class FeishuServer:
         is_valid = content["config"] == {"update_multi": True} and set(tags) <= {"markdown", "action"}
         return None if is_valid else _refuse(400, 230099, "Failed to create card content")
 
-    async def _resource(self, request: web.Request) -> web.StreamResponse:
+    async def _download_resource(self, request: web.Request) -> web.StreamResponse:
         found = self._files.get(f"{request.match_info['id']}/{request.match_info['key']}")
         if found is None or found[0] != request.query.get("type"):
             return _refuse(400, 234003, "File not in msg.")

@@ -66,9 +66,9 @@ class GoogleChatServer:
 
     def say(self, space: str, user: str, text: str, *, thread: str = "", **fields: Any) -> str:
         """Let a person write a message, and return its id."""
-        message = self._message(space, thread, {"text": text, "argumentText": text, **fields})
-        message["sender"] = _person(user)
-        self.sender.add(self._event("MESSAGE", space, user, {"message": message}))
+        message = self._make_message(space, thread, {"text": text, "argumentText": text, **fields})
+        message["sender"] = _make_person(user)
+        self.sender.add(self._make_event("MESSAGE", space, user, {"message": message}))
         return str(message["name"]).rpartition("/")[2]
 
     def mention(self, text: str) -> dict[str, Any]:
@@ -94,8 +94,8 @@ class GoogleChatServer:
         message = next(one for one in self.sent if one["name"].endswith(f"/{message_id}"))
         button = next(one for one in read_buttons(message) if one["text"] == label)
         action = button["onClick"]["action"]
-        fields = {"message": message, "action": {"actionMethodName": action["function"], **_parameters(action)}}
-        self.sender.add(self._event("CARD_CLICKED", message["name"].split("/")[1], user, fields))
+        fields = {"message": message, "action": {"actionMethodName": action["function"], **_make_parameters(action)}}
+        self.sender.add(self._make_event("CARD_CLICKED", message["name"].split("/")[1], user, fields))
 
     def hang_up(self) -> None:
         """Break all connections."""
@@ -107,29 +107,29 @@ class GoogleChatServer:
         application = web.Application(middlewares=[self._watch])
         application.add_routes(
             [
-                web.get("/keys", self._keys),
+                web.get("/keys", self._show_keys),
                 web.post("/token", self._grant),
                 web.post("/v1/spaces/{space}/messages", self._create),
-                web.patch("/v1/spaces/{space}/messages/{id}", self._patch),
-                web.get("/v1/media/{resource}", self._media),
+                web.patch("/v1/spaces/{space}/messages/{id}", self._edit_message),
+                web.get("/v1/media/{resource}", self._download_media),
             ]
         )
         return application
 
-    def _message(self, space: str, thread: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+    def _make_message(self, space: str, thread: str, fields: Mapping[str, Any]) -> dict[str, Any]:
         name = f"spaces/{space}/threads/{thread or new_id()}"
         self._threads.add(name)
         names = {"name": f"spaces/{space}/messages/{new_id()}.{new_id()}", "thread": {"name": name}}
-        return {**fields, **names, "createTime": datetime.now(UTC).isoformat(), "space": self._space(space)}
+        return {**fields, **names, "createTime": datetime.now(UTC).isoformat(), "space": self._make_space(space)}
 
-    def _space(self, space: str) -> dict[str, Any]:
+    def _make_space(self, space: str) -> dict[str, Any]:
         kind = self.spaces[space]
         state = "THREADED_MESSAGES" if kind == "SPACE" else "UNTHREADED_MESSAGES"
         return {"name": f"spaces/{space}", "spaceType": kind, "spaceThreadingState": state}
 
-    def _event(self, kind: str, space: str, user: str, fields: Mapping[str, Any]) -> dict[str, Any]:
-        common = {"type": kind, "eventTime": datetime.now(UTC).isoformat(), "user": _person(user)}
-        return {**common, "space": self._space(space), **fields}
+    def _make_event(self, kind: str, space: str, user: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+        common = {"type": kind, "eventTime": datetime.now(UTC).isoformat(), "user": _make_person(user)}
+        return {**common, "space": self._make_space(space), **fields}
 
     def _make_post(self, item: object, is_again: bool) -> Post:
         headers = {"content-type": "application/json", "user-agent": "Google-Dynamite"}
@@ -146,7 +146,7 @@ class GoogleChatServer:
         response: web.StreamResponse = await handler(request)
         return response
 
-    async def _keys(self, _request: web.Request) -> web.StreamResponse:
+    async def _show_keys(self, _request: web.Request) -> web.StreamResponse:
         return web.json_response(self.issuer.key_set())
 
     async def _grant(self, request: web.Request) -> web.StreamResponse:
@@ -187,12 +187,12 @@ class GoogleChatServer:
         thread, option = body.pop("thread", {}).get("name", ""), request.query.get("messageReplyOption", "")
         if thread not in self._threads or option not in _REPLY_OPTIONS:
             thread = ""  # starts a new one, as Google Chat does without the option
-        message = self._message(space, thread.rpartition("/")[2], {**body, "sender": BOT})
+        message = self._make_message(space, thread.rpartition("/")[2], {**body, "sender": BOT})
         self._requests[request_id] = message
         self.sent.append(message)
         return web.json_response(message)
 
-    async def _patch(self, request: web.Request) -> web.StreamResponse:
+    async def _edit_message(self, request: web.Request) -> web.StreamResponse:
         name = request.path.removeprefix("/v1/")
         message = next((one for one in self.sent if one["name"] == name), None)
         body, mask = await request.json(), request.query.get("updateMask", "").split(",")
@@ -205,7 +205,7 @@ class GoogleChatServer:
         message.update({field: body.get(field, "" if field == "text" else []) for field in mask})
         return web.json_response(message)
 
-    async def _media(self, request: web.Request) -> web.StreamResponse:
+    async def _download_media(self, request: web.Request) -> web.StreamResponse:
         data = self._files.get(request.match_info["resource"])
         if data is None or request.query.get("alt") != "media":
             return _refuse(404, "NOT_FOUND", "Media not found.")
@@ -234,11 +234,11 @@ def read_buttons(message: Mapping[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-def _person(user: str) -> dict[str, Any]:
+def _make_person(user: str) -> dict[str, Any]:
     return {"name": f"users/{user}", "displayName": user.title(), "type": "HUMAN"}
 
 
-def _parameters(action: Mapping[str, Any]) -> dict[str, Any]:
+def _make_parameters(action: Mapping[str, Any]) -> dict[str, Any]:
     return {"parameters": action.get("parameters", [])}
 
 

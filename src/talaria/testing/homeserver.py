@@ -151,8 +151,8 @@ class Homeserver:
         self._server = None
 
     def _configure(self, port: int) -> None:
-        (self._folder / "log.json").write_text(json.dumps(_logging(self._folder)))
-        (self._folder / "homeserver.json").write_text(json.dumps(_settings(self._folder, port)))
+        (self._folder / "log.json").write_text(json.dumps(_make_logging_settings(self._folder)))
+        (self._folder / "homeserver.json").write_text(json.dumps(_make_settings(self._folder, port)))
 
     def _launch(self) -> None:
         self._server = self._run()
@@ -172,7 +172,7 @@ class Homeserver:
         program = [str(python), "-m", "synapse.app.homeserver", "-c", settings]
         key = self._folder / "signing.key"
         if not key.exists():
-            key.write_text(f"ed25519 a_test {_new_signing_seed()}\n")
+            key.write_text(f"ed25519 a_test {_make_signing_seed()}\n")
         with (self._folder / "out").open("ab") as out:
             return subprocess.Popen(
                 program,
@@ -241,7 +241,7 @@ def _start_shared_process(folder: Path, note: Path) -> None:
         time.sleep(0.05)
 
 
-def _settings(folder: Path, port: int) -> dict[str, object]:
+def _make_settings(folder: Path, port: int) -> dict[str, object]:
     return {
         "server_name": "localhost",
         "signing_key_path": str(folder / "signing.key"),
@@ -279,12 +279,12 @@ def _settings(folder: Path, port: int) -> dict[str, object]:
     }
 
 
-def _new_signing_seed() -> str:
+def _make_signing_seed() -> str:
     """Return the private part of a signing key; the homeserver's own generator would take a second to start."""
     return base64.b64encode(secrets.token_bytes(32)).rstrip(b"=").decode()
 
 
-def _logging(folder: Path) -> dict[str, object]:
+def _make_logging_settings(folder: Path) -> dict[str, object]:
     return {
         "version": 1,
         "formatters": {"line": {"format": "%(asctime)s %(name)s %(levelname)s %(message)s"}},

@@ -51,7 +51,7 @@ class LineServer:
         message_id, token = str(uuid.uuid4().int)[:18], new_id()
         self._quotes[token] = message_id
         given = {"id": message_id, "quoteToken": token, **message}
-        self.sender.add(self._event("message", chat, user, {"message": given, "replyToken": new_id()}))
+        self.sender.add(self._make_event("message", chat, user, {"message": given, "replyToken": new_id()}))
         return message_id
 
     def send_file(self, chat: str, user: str, name: str, data: bytes) -> None:
@@ -61,7 +61,7 @@ class LineServer:
 
     def press(self, chat: str, user: str, data: str) -> None:
         """Let a person press a button."""
-        self.sender.add(self._event("postback", chat, user, {"postback": {"data": data}, "replyToken": new_id()}))
+        self.sender.add(self._make_event("postback", chat, user, {"postback": {"data": data}, "replyToken": new_id()}))
 
     def hang_up(self) -> None:
         """Break all connections."""
@@ -73,18 +73,18 @@ class LineServer:
         application = web.Application(middlewares=[self._guard])
         application.add_routes(
             [
-                web.get("/v2/bot/info", self._info),
+                web.get("/v2/bot/info", self._show_bot),
                 web.put("/v2/bot/channel/webhook/endpoint", self._set_endpoint),
                 web.post("/v2/bot/message/push", self._push),
                 web.post("/v2/bot/chat/loading/start", self._load),
-                web.get("/v2/bot/profile/{user}", self._profile),
-                web.get("/v2/bot/group/{group}/member/{user}", self._profile),
-                web.get("/v2/bot/message/{id}/content", self._content),
+                web.get("/v2/bot/profile/{user}", self._show_profile),
+                web.get("/v2/bot/group/{group}/member/{user}", self._show_profile),
+                web.get("/v2/bot/message/{id}/content", self._download_content),
             ]
         )
         return application
 
-    def _event(self, kind: str, chat: str, user: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+    def _make_event(self, kind: str, chat: str, user: str, fields: Mapping[str, Any]) -> dict[str, Any]:
         source = {"type": "group", "groupId": chat} if chat in self.groups else {"type": "user"}
         common = {"type": kind, "mode": "active", "timestamp": int(time.time() * 1000), "webhookEventId": new_id()}
         return common | {"source": source | {"userId": user}, **fields}
@@ -105,7 +105,7 @@ class LineServer:
         response: web.StreamResponse = await handler(request)
         return response
 
-    async def _info(self, _request: web.Request) -> web.StreamResponse:
+    async def _show_bot(self, _request: web.Request) -> web.StreamResponse:
         return web.json_response({"userId": BOT, "basicId": "@123abcde", "displayName": "Winged", "chatMode": "bot"})
 
     async def _set_endpoint(self, request: web.Request) -> web.StreamResponse:
@@ -154,9 +154,9 @@ class LineServer:
     def _find_message_problem(self, message: Mapping[str, Any]) -> str:
         if message.keys() - _FIELDS.get(message.get("type", ""), set()):
             return "A message object has unknown properties"
-        if message["type"] == "text" and not 1 <= _length(message["text"].strip()) <= _TEXT_LIMIT:
+        if message["type"] == "text" and not 1 <= _measure_length(message["text"].strip()) <= _TEXT_LIMIT:
             return "Length must be between 1 and 5000"
-        if message["type"] == "text" and _length(message["text"]) > _TEXT_LIMIT:
+        if message["type"] == "text" and _measure_length(message["text"]) > _TEXT_LIMIT:
             return "Length must be between 1 and 5000"
         if message["type"] == "image" and not message["originalContentUrl"].startswith("https://"):
             return "Must be a valid HTTPS URL"
@@ -174,13 +174,13 @@ class LineServer:
         self.loading.append(body["chatId"])
         return web.json_response({}, status=202)
 
-    async def _profile(self, request: web.Request) -> web.StreamResponse:
+    async def _show_profile(self, request: web.Request) -> web.StreamResponse:
         user = request.match_info["user"]
         if user not in self.people:
             return _refuse(404, "Not found")
         return web.json_response({"userId": user, "displayName": self.people[user]})
 
-    async def _content(self, request: web.Request) -> web.StreamResponse:
+    async def _download_content(self, request: web.Request) -> web.StreamResponse:
         data = self._contents.get(request.match_info["id"])
         return web.Response(body=data) if data is not None else _refuse(404, "Not found")
 
@@ -198,7 +198,7 @@ async def line_server(
             server.hang_up()
 
 
-def _length(text: str) -> int:
+def _measure_length(text: str) -> int:
     return len(text.encode("utf-16-le")) // 2
 
 

@@ -74,7 +74,7 @@ class MattermostServer:
         self._numbers = 0
         self._last_time = 0
         self.bot = self.add_user("talaria")
-        self.team = self._new_id("t")
+        self.team = self._make_id("t")
 
     @property
     def is_followed(self) -> bool:
@@ -83,20 +83,20 @@ class MattermostServer:
 
     def add_user(self, name: str) -> str:
         """Make an account and return its id."""
-        user_id = self._new_id("u")
+        user_id = self._make_id("u")
         self.users[user_id] = name
         return user_id
 
     def add_channel(self, kind: str, *members: str, name: str = "") -> ServerChannel:
         """Make a channel of these people and the bot."""
         team = "" if kind in "DG" else self.team
-        channel = ServerChannel(self._new_id("c"), kind, {*members, self.bot}, team, name)
+        channel = ServerChannel(self._make_id("c"), kind, {*members, self.bot}, team, name)
         self.channels[channel.id] = channel
         return channel
 
     def add_file(self, user_id: str, channel_id: str, name: str, data: bytes) -> str:
         """Store a file and return its id."""
-        file_id = self._new_id("f")
+        file_id = self._make_id("f")
         info = {"id": file_id, "name": name, "mime_type": "application/octet-stream", "size": len(data)}
         self._files[file_id] = (info | {"user_id": user_id, "channel_id": channel_id}, data)
         return file_id
@@ -105,9 +105,9 @@ class MattermostServer:
         """Add a post of a user, and notify those who follow."""
         channel = self.channels[channel_id]
         files = [self._files[one][0] for one in fields.get("file_ids", ())]
-        now = self._now()
+        now = self._make_time()
         post: dict[str, Any] = {
-            "id": self._new_id("p"), "channel_id": channel_id, "user_id": user_id, "create_at": now, "update_at": now,
+            "id": self._make_id("p"), "channel_id": channel_id, "user_id": user_id, "create_at": now, "update_at": now,
             "edit_at": 0, "delete_at": 0, "message": message, "root_id": "", "type": "", "props": {}, "file_ids": [],
             "metadata": {"files": files} if files else {},
         } | fields  # fmt: skip
@@ -118,7 +118,7 @@ class MattermostServer:
 
     def change(self, post_id: str, message: str) -> dict[str, Any]:
         """Edit a post, and notify those who follow."""
-        now = self._now()
+        now = self._make_time()
         post = self.posts[post_id] = self.posts[post_id] | {"message": message, "edit_at": now, "update_at": now}
         self._notify("post_edited", post)
         return post
@@ -126,11 +126,11 @@ class MattermostServer:
     def press(self, user_id: str, post_id: str, label: str, **changes: Any) -> None:
         """Press a button as a person: the server calls its integration in the background."""
         post = self.posts[post_id]
-        action = next(one for one in _actions(post["props"]) if one["name"] == label)
+        action = next(one for one in _list_actions(post["props"]) if one["name"] == label)
         channel = self.channels[post["channel_id"]]
         body = {
             "user_id": user_id, "user_name": self.users[user_id], "channel_id": channel.id, "channel_name": channel.id,
-            "team_id": channel.team_id, "team_domain": "tests", "post_id": post_id, "trigger_id": self._new_id("x"),
+            "team_id": channel.team_id, "team_domain": "tests", "post_id": post_id, "trigger_id": self._make_id("x"),
             "type": "button", "data_source": "", "context": action["integration"]["context"],
         } | changes  # fmt: skip
         headers = {"content-type": "application/json"}
@@ -142,7 +142,7 @@ class MattermostServer:
         form = {
             "channel_id": channel_id, "channel_name": channel_id, "command": f"/{command['trigger']}", "text": text,
             "response_url": f"{self.url}/hooks/commands/x", "team_domain": "tests", "team_id": self.team,
-            "token": command["token"], "trigger_id": self._new_id("x"), "user_id": user_id,
+            "token": command["token"], "trigger_id": self._make_id("x"), "user_id": user_id,
             "user_name": self.users[user_id],
         } | changes  # fmt: skip
         headers = {"content-type": "application/x-www-form-urlencoded", "authorization": f"Token {form['token']}"}
@@ -178,7 +178,7 @@ class MattermostServer:
                 web.get(f"{base}/users/me/channels", self._list_channels),
                 web.get(f"{base}/users/me/teams", self._list_teams),
                 web.get(f"{base}/users/{{id}}", self._show_user),
-                web.post(f"{base}/users/me/typing", self._type),
+                web.post(f"{base}/users/me/typing", self._note_typing),
                 web.get(f"{base}/channels/{{id}}", self._show_channel),
                 web.get(f"{base}/channels/{{id}}/posts", self._list_posts),
                 web.get(f"{base}/channels/{{id}}/members/me", self._show_membership),
@@ -187,7 +187,7 @@ class MattermostServer:
                 web.put(f"{base}/commands/{{id}}", self._update_command),
                 web.post(f"{base}/posts", self._create),
                 web.get(f"{base}/posts/{{id}}", self._show_post),
-                web.put(f"{base}/posts/{{id}}/patch", self._patch),
+                web.put(f"{base}/posts/{{id}}/patch", self._edit_post),
                 web.post(f"{base}/files", self._upload),
                 web.get(f"{base}/files/{{id}}", self._download),
             ]
@@ -231,10 +231,10 @@ class MattermostServer:
         return web.json_response([self._render(one) for one in self.channels.values() if self.bot in one.members])
 
     async def _show_channel(self, request: web.Request) -> web.StreamResponse:
-        return web.json_response(self._render(self._channel(request.match_info["id"])))
+        return web.json_response(self._render(self._find_channel(request.match_info["id"])))
 
     async def _show_membership(self, request: web.Request) -> web.StreamResponse:
-        channel = self._channel(request.match_info["id"])
+        channel = self._find_channel(request.match_info["id"])
         return web.json_response({"channel_id": channel.id, "user_id": self.bot, "roles": "channel_user"})
 
     async def _list_teams(self, request: web.Request) -> web.StreamResponse:
@@ -245,18 +245,18 @@ class MattermostServer:
         return web.json_response(list(self.commands.values()))
 
     async def _create_command(self, request: web.Request) -> web.StreamResponse:
-        command = await self._body(request, _COMMAND_FIELDS)
+        command = await self._read_body(request, _COMMAND_FIELDS)
         self._check_right(command.get("team_id", ""))
         if command.get("method") not in ("P", "G") or not command.get("url", "").startswith("http"):
             raise _Refusal(400, "Invalid or missing command")
         if any(one["trigger"] == command["trigger"] for one in self.commands.values()):
             raise _Refusal(400, "This trigger word is already in use. Please choose another word.")
-        made = command | {"id": self._new_id("k"), "token": self._new_id("s"), "creator_id": self.bot}
+        made = command | {"id": self._make_id("k"), "token": self._make_id("s"), "creator_id": self.bot}
         self.commands[made["id"]] = made
         return web.json_response(made, status=201)
 
     async def _update_command(self, request: web.Request) -> web.StreamResponse:
-        command = await self._body(request, _COMMAND_FIELDS | {"id", "token", "creator_id"})
+        command = await self._read_body(request, _COMMAND_FIELDS | {"id", "token", "creator_id"})
         self._check_right(command.get("team_id", ""))
         known = self.commands.get(request.match_info["id"])
         if known is None or command.get("id") != known["id"]:
@@ -269,7 +269,7 @@ class MattermostServer:
             raise _Refusal(403, "You do not have the appropriate permissions.")
 
     async def _list_posts(self, request: web.Request) -> web.StreamResponse:
-        channel = self._channel(request.match_info["id"])
+        channel = self._find_channel(request.match_info["id"])
         since = request.query.get("since", "")
         if not since.isdigit() or set(request.query) != {"since"}:
             raise _Refusal(400, "Invalid or missing parameters in URL")
@@ -280,8 +280,8 @@ class MattermostServer:
         return web.json_response({"order": [one["id"] for one in found], "posts": {one["id"]: one for one in found}})
 
     async def _create(self, request: web.Request) -> web.StreamResponse:
-        body = await self._body(request, _POST_FIELDS)
-        channel = self._channel(body.get("channel_id", ""))
+        body = await self._read_body(request, _POST_FIELDS)
+        channel = self._find_channel(body.get("channel_id", ""))
         message, files, root = body.get("message", ""), body.get("file_ids", []), body.get("root_id", "")
         if len(message) > _TEXT_LIMIT or len(files) > _MOST_FILES or not (message.strip() or files):
             raise _Refusal(400, "Invalid message")
@@ -297,29 +297,29 @@ class MattermostServer:
         post = self.publish(self.bot, channel.id, message, root_id=root, file_ids=files, props=props)
         if pending:
             self._pending[pending] = post["id"]
-        return web.json_response(_without_integrations(post), status=201)
+        return web.json_response(_remove_integrations(post), status=201)
 
     async def _show_post(self, request: web.Request) -> web.StreamResponse:
-        return web.json_response(_without_integrations(self._post(request)))
+        return web.json_response(_remove_integrations(self._find_post(request)))
 
-    async def _patch(self, request: web.Request) -> web.StreamResponse:
-        body = await self._body(request, frozenset({"message", "file_ids", "props", "is_pinned", "has_reactions"}))
-        post = self._post(request)
+    async def _edit_post(self, request: web.Request) -> web.StreamResponse:
+        body = await self._read_body(request, frozenset({"message", "file_ids", "props", "is_pinned", "has_reactions"}))
+        post = self._find_post(request)
         if post["user_id"] != self.bot:
             raise _Refusal(403, "You do not have the appropriate permissions.")
         if len(body["message"]) > _TEXT_LIMIT:
             raise _Refusal(400, "Invalid message")
         _check_props(body.get("props", {}))
         self.posts[post["id"]] = post | {"props": body.get("props", post["props"])}
-        return web.json_response(_without_integrations(self.change(post["id"], body["message"])))
+        return web.json_response(_remove_integrations(self.change(post["id"], body["message"])))
 
-    async def _type(self, request: web.Request) -> web.StreamResponse:
-        body = await self._body(request, frozenset({"channel_id", "parent_id"}))
-        self.typing.append(self._channel(body.get("channel_id", "")).id)
+    async def _note_typing(self, request: web.Request) -> web.StreamResponse:
+        body = await self._read_body(request, frozenset({"channel_id", "parent_id"}))
+        self.typing.append(self._find_channel(body.get("channel_id", "")).id)
         return web.json_response({"status": "OK"})
 
     async def _upload(self, request: web.Request) -> web.StreamResponse:
-        channel, name = self._channel(request.query.get("channel_id", "")), request.query.get("filename", "")
+        channel, name = self._find_channel(request.query.get("channel_id", "")), request.query.get("filename", "")
         data = await request.read()
         if not name:
             raise _Refusal(400, "filename is missing")
@@ -370,14 +370,14 @@ class MattermostServer:
     def _notify(self, kind: str, post: Mapping[str, Any]) -> None:
         channel = self.channels[post["channel_id"]]
         data = {
-            "post": msgspec.json.encode(_without_integrations(post)).decode(),
+            "post": msgspec.json.encode(_remove_integrations(post)).decode(),
             "channel_type": channel.type, "channel_name": channel.id, "channel_display_name": channel.display_name,
             "sender_name": f"@{self.users[post['user_id']]}",
         }  # fmt: skip
         for events in self._sockets.values():
             events.put_nowait({"event": kind, "data": data, "broadcast": {"channel_id": channel.id}, "seq": 1})
 
-    async def _body(self, request: web.Request, fields: frozenset[str]) -> dict[str, Any]:
+    async def _read_body(self, request: web.Request, fields: frozenset[str]) -> dict[str, Any]:
         try:
             body = msgspec.json.decode(await request.read(), type=dict[str, Any])
         except msgspec.DecodeError:
@@ -386,13 +386,13 @@ class MattermostServer:
             raise _Refusal(400, f"unknown fields: {', '.join(sorted(unknown))}")
         return body
 
-    def _channel(self, channel_id: str) -> ServerChannel:
+    def _find_channel(self, channel_id: str) -> ServerChannel:
         channel = self.channels.get(channel_id)
         if channel is None or self.bot not in channel.members:
             raise _Refusal(403, "You do not have the appropriate permissions.")
         return channel
 
-    def _post(self, request: web.Request) -> dict[str, Any]:
+    def _find_post(self, request: web.Request) -> dict[str, Any]:
         post = self.posts.get(request.match_info["id"])
         if post is None:
             raise _Refusal(404, "Unable to get the post.")
@@ -402,32 +402,32 @@ class MattermostServer:
         return {"id": channel.id, "type": channel.type, "team_id": channel.team_id, "name": channel.id,
                 "display_name": channel.display_name, "last_post_at": channel.last_post_at}  # fmt: skip
 
-    def _new_id(self, kind: str) -> str:
+    def _make_id(self, kind: str) -> str:
         self._numbers += 1
         return f"{kind}{self._numbers:025}"  # ids have 26 characters
 
-    def _now(self) -> int:
+    def _make_time(self) -> int:
         self._last_time = max(self._last_time + 1, int(time.time() * 1000))
         return self._last_time
 
 
-def _actions(props: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _list_actions(props: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [action for one in props.get("attachments", []) for action in one.get("actions", [])]
 
 
 def _check_props(props: Mapping[str, Any]) -> None:
     """Refuse properties that are not attachments with valid buttons."""
-    ids = [action.get("id", "") for action in _actions(props)]
+    ids = [action.get("id", "") for action in _list_actions(props)]
     if props.keys() - {"attachments"} or len(set(ids)) < len(ids):
         raise _Refusal(400, "Invalid props")
-    for action in _actions(props):
+    for action in _list_actions(props):
         integration = action.get("integration", {})
         is_called = str(integration.get("url", "")).startswith(("http://", "https://"))
         if not (action["id"].isalnum() and action.get("name") and is_called and action.get("type") == "button"):
             raise _Refusal(400, "Invalid action")
 
 
-def _without_integrations(post: Mapping[str, Any]) -> dict[str, Any]:
+def _remove_integrations(post: Mapping[str, Any]) -> dict[str, Any]:
     """Return a post as clients get it: addresses and contexts of its buttons stay on the server."""
     attachments = [
         one | {"actions": [{key: action[key] for key in ("id", "name", "type")} for action in one.get("actions", [])]}

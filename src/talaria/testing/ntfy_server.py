@@ -110,7 +110,7 @@ class NtfyServer:
             return await self._add(topic, body, fields)
         if len(body) > self._file_limit:
             return _refuse(413, "attachment too large")
-        if (refusal := await self._refusal(topic)) is not None:
+        if (refusal := await self._find_refusal(topic)) is not None:
             return refusal
         made = await self.publish_file(
             topic, request.query["filename"], body, request.query.get("message", ""),
@@ -119,13 +119,13 @@ class NtfyServer:
         return web.json_response(made)
 
     async def _add(self, topic: str, body: bytes, fields: Mapping[str, Any]) -> web.StreamResponse:
-        if (refusal := await self._refusal(topic)) is not None:
+        if (refusal := await self._find_refusal(topic)) is not None:
             return refusal
         if len(body) > _MESSAGE_LIMIT:
             return web.json_response(await self.publish_file(topic, "attachment.txt", body, **fields))
         return web.json_response(await self.publish(topic, body.decode(), **fields))
 
-    async def _refusal(self, topic: str) -> web.Response | None:
+    async def _find_refusal(self, topic: str) -> web.Response | None:
         """Return why nothing is published, if so."""
         if topic not in self.topics:
             return _refuse(403, "forbidden")
@@ -151,7 +151,7 @@ class NtfyServer:
             return _refuse(403, "forbidden")
         response = web.StreamResponse(headers={"content-type": "text/event-stream"})
         await response.prepare(request)
-        await response.write(_event("open", topics))
+        await response.write(_encode_event("open", topics))
         position = self._find(request.query.get("since", "none"))
         self._streams += 1
         while True:
@@ -164,7 +164,7 @@ class NtfyServer:
                     await self._changed.wait()
             except TimeoutError:
                 if self.failure != "deaf":
-                    await response.write(_event("keepalive", topics))
+                    await response.write(_encode_event("keepalive", topics))
 
     def _find(self, since: str) -> int:
         """Return where a stream starts: nowhere back, at a time, or after a message."""
@@ -193,7 +193,7 @@ async def ntfy_server(
         await runner.cleanup()
 
 
-def _event(kind: str, topics: list[str]) -> bytes:
+def _encode_event(kind: str, topics: list[str]) -> bytes:
     data = {"id": new_id()[-12:], "time": int(time.time()), "event": kind, "topic": ",".join(topics)}
     return f"event: {kind}\ndata: ".encode() + msgspec.json.encode(data) + b"\n\n"
 

@@ -63,7 +63,7 @@ class ReceivingSuite(SelectedTests):
         assert incoming.text == "Good morning, 👩‍👩‍👧"
         assert incoming.addressed
         assert not incoming.edited
-        assert _chat_key(incoming.address) == _chat_key(far_side.private)
+        assert _make_chat_key(incoming.address) == _make_chat_key(far_side.private)
         assert incoming.address.platform == far_side.platform.name
         assert all([incoming.external_id, incoming.message_id, incoming.sender.id, incoming.sender.name])
         assert abs(datetime.now(UTC) - incoming.at) < timedelta(minutes=5)
@@ -129,7 +129,7 @@ class ChatsSuite(SelectedTests):
         assert (aside.text, aside.addressed) == ("and you, Bob?", False)
         assert asked.addressed
         assert asked.text.endswith("what time is it?")
-        assert _chat_key(asked.address) == _chat_key(address)
+        assert _make_chat_key(asked.address) == _make_chat_key(address)
 
     @needs("threads")
     async def test_thread_has_its_own_address(self, far_side: FarSide) -> None:
@@ -138,7 +138,7 @@ class ChatsSuite(SelectedTests):
             await far_side.says(address, "in here")
             asked = await next_incoming(arrivals)
             await far_side.platform.send(asked.address, Content(text="in here too"), "thread")
-        assert _chat_key(asked.address) == _chat_key(address)
+        assert _make_chat_key(asked.address) == _make_chat_key(address)
         assert [one.text for one in await far_side.seen(address)] == ["in here too"]
 
     @needs("threads")
@@ -248,7 +248,7 @@ class SendingSuite(SelectedTests):
             await far_side.presses(far_side.private, ref.message_id, "No 🛑")
             pressed = await next_incoming(arrivals)
         assert (pressed.button, pressed.message_id) == ("deny:7", ref.message_id)
-        assert _chat_key(pressed.address) == _chat_key(far_side.private)
+        assert _make_chat_key(pressed.address) == _make_chat_key(far_side.private)
 
     @needs("typing")
     async def test_typing_can_be_shown(self, far_side: FarSide) -> None:
@@ -288,7 +288,7 @@ class ReactionsSuite(SelectedTests):
             marked = await next_incoming(arrivals)
         assert (marked.reaction, marked.message_id, marked.text, marked.button) == ("👍", ref.message_id, "", "")
         assert marked.addressed
-        assert _chat_key(marked.address) == _chat_key(far_side.private)
+        assert _make_chat_key(marked.address) == _make_chat_key(far_side.private)
         assert marked.sender.id
 
 
@@ -461,7 +461,7 @@ def _require(address: Address | None, feature: Feature) -> Address:
     return address
 
 
-def _chat_key(address: Address) -> tuple[str, str, str]:
+def _make_chat_key(address: Address) -> tuple[str, str, str]:
     return address.chat_id, address.chat_type, address.thread_id
 
 

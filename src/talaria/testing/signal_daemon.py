@@ -73,7 +73,7 @@ class SignalDaemon:
 
     def deliver(self, sender: str, *, group: str = "", edits: int = 0, **message: Any) -> int:
         """Let a person send something, and return its time; ``edits`` is the time of a message that it replaces."""
-        now = self._now()
+        now = self._make_time()
         data: dict[str, Any] = {"timestamp": now, "message": None, "expiresInSeconds": 0, "viewOnce": False} | message
         if group:
             data["groupInfo"] = {"groupId": group, "groupName": "Garden", "revision": 1, "type": "DELIVER"}
@@ -162,11 +162,11 @@ class SignalDaemon:
                 self._subscriber = None
                 return {}
             case "getAttachment":
-                return {"data": base64.b64encode(self._file(params["id"])).decode()}
+                return {"data": base64.b64encode(self._get_file(params["id"])).decode()}
         return self._run_in_chat(method, params)
 
     def _run_in_chat(self, method: str, params: Mapping[str, Any]) -> object:
-        chat = self._chat(params)
+        chat = self._find_chat(params)
         match method:
             case "send":
                 return self._send(chat, params)
@@ -174,7 +174,7 @@ class SignalDaemon:
                 self.typing.append(chat)
             case "sendReaction":
                 self._react(params)
-        return {"timestamp": self._now()}
+        return {"timestamp": self._make_time()}
 
     def _send(self, chat: str, params: Mapping[str, Any]) -> dict[str, Any]:
         if self.failure == "slow_down":
@@ -187,7 +187,7 @@ class SignalDaemon:
         if ("quoteTimestamp" in params) != ("quoteAuthor" in params):
             raise _Refusal(_USER_ERROR, "quoteTimestamp and quoteAuthor belong together")
         quote = f"{params['quoteAuthor']}:{params['quoteTimestamp']}" if "quoteTimestamp" in params else ""
-        sent = SentMessage(chat, self._now(), text, quote, tuple(map(self._file_name, files)))
+        sent = SentMessage(chat, self._make_time(), text, quote, tuple(map(self._read_file_name, files)))
         self.sent.append(sent)
         self.messages.add((self.account, sent.timestamp))
         return {"timestamp": sent.timestamp, "results": [{"recipientAddress": {"uuid": chat}, "type": "SUCCESS"}]}
@@ -201,7 +201,7 @@ class SignalDaemon:
         else:
             self.reactions[target] = params["emoji"]
 
-    def _chat(self, params: Mapping[str, Any]) -> str:
+    def _find_chat(self, params: Mapping[str, Any]) -> str:
         if "groupId" in params:
             if params["groupId"] not in self.groups:
                 raise _Refusal(_USER_ERROR, "Group not found")
@@ -211,20 +211,20 @@ class SignalDaemon:
             raise _Refusal(_USER_ERROR, "Unregistered user")
         return str(recipient)
 
-    def _file(self, file_id: str) -> bytes:
+    def _get_file(self, file_id: str) -> bytes:
         if file_id not in self._files:
             raise _Refusal(_USER_ERROR, "Could not find attachment")
         return self._files[file_id]
 
     @staticmethod
-    def _file_name(given: str) -> str:
+    def _read_file_name(given: str) -> str:
         head, _, data = given.partition(";base64,")
         base64.b64decode(data, validate=True)
         if not head.startswith("data:"):
             raise _Refusal(_USER_ERROR, "Failed to add attachment")
         return head.partition(";filename=")[2]
 
-    def _now(self) -> int:
+    def _make_time(self) -> int:
         self._last_time = max(self._last_time + 1, int(time.time() * 1000))
         return self._last_time
 

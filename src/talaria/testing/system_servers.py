@@ -261,12 +261,12 @@ class ProsodyServer(Struct, frozen=True):
         folder = self.folder / DOMAIN / "accounts"
         folder.mkdir(parents=True, exist_ok=True)
         draft = folder / f"{user}.draft"
-        draft.write_text(_account_file(password))
+        draft.write_text(_make_account_file(password))
         draft.rename(folder / f"{user}.dat")
 
 
 @cache
-def _account_file(password: str) -> str:
+def _make_account_file(password: str) -> str:
     """Return the account of a user in Prosody's format, with a key for SCRAM-SHA-1."""
     salt, iterations = "test salt", 4096
     salted = hashlib.pbkdf2_hmac("sha1", password.encode(), salt.encode(), iterations)

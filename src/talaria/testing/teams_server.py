@@ -65,24 +65,24 @@ class TeamsServer:
 
     def say(self, chat: str, user: str, text: str, **fields: Any) -> str:
         """Let a person write a message, and return its id; ``chat`` may name a thread."""
-        message_id = self._next_id()
+        message_id = self._make_id()
         kind = self.chats[chat.partition(";")[0]]
         if kind == "channel" and ";messageid=" not in chat:
             chat = f"{chat};messageid={message_id}"
             self._roots.add(chat)
-        self.sender.add(self._activity("message", chat, user, {"id": message_id, "text": text, **fields}))
+        self.sender.add(self._make_activity("message", chat, user, {"id": message_id, "text": text, **fields}))
         return message_id
 
     def start_thread(self, channel: str) -> str:
         """Let a person start a thread before the bot is there, and return the id of its first message."""
-        message_id = self._next_id()
+        message_id = self._make_id()
         self._roots.add(f"{channel};messageid={message_id}")
         return message_id
 
     def add_bot(self, chat: str, user: str) -> None:
         """Let a person add the bot to a chat."""
         added = {"membersAdded": [{"id": f"28:{self.app_id}"}]}
-        self.sender.add(self._activity("conversationUpdate", chat, user, {"id": f"f:{new_id()}", **added}))
+        self.sender.add(self._make_activity("conversationUpdate", chat, user, {"id": f"f:{new_id()}", **added}))
 
     def mention(self, text: str) -> dict[str, Any]:
         """Return the fields of a message that mentions the bot before a text."""
@@ -116,14 +116,14 @@ class TeamsServer:
     def edit(self, chat: str, user: str, message_id: str, text: str) -> None:
         """Let a person edit a message."""
         fields = {"id": message_id, "text": text, "channelData": {"eventType": "editMessage"}}
-        self.sender.add(self._activity("messageUpdate", chat, user, fields))
+        self.sender.add(self._make_activity("messageUpdate", chat, user, fields))
 
     def press(self, message_id: str, user: str, title: str) -> None:
         """Let a person press a button of a card."""
         message = next(one for one in self.sent if one.id == message_id)
         action = next(one for one in read_actions(message.activity) if one["title"] == title)
         fields = {"id": f"f:{new_id()}", "value": action["data"], "replyToId": message_id}
-        self.sender.add(self._activity("message", message.conversation, user, fields))
+        self.sender.add(self._make_activity("message", message.conversation, user, fields))
 
     def hang_up(self) -> None:
         """Break all connections."""
@@ -135,23 +135,23 @@ class TeamsServer:
         application = web.Application(middlewares=[self._watch])
         application.add_routes(
             [
-                web.get("/v1/.well-known/openidconfiguration", self._metadata),
-                web.get("/v1/.well-known/keys", self._keys),
+                web.get("/v1/.well-known/openidconfiguration", self._show_metadata),
+                web.get("/v1/.well-known/keys", self._show_keys),
                 web.post("/{tenant}/oauth2/v2.0/token", self._grant),
                 web.post("/emea/v3/conversations", self._create),
                 web.post("/emea/v3/conversations/{chat}/activities", self._post),
                 web.put("/emea/v3/conversations/{chat}/activities/{id}", self._put),
-                web.get("/emea/v3/attachments/{id}/views/original", self._attachment),
+                web.get("/emea/v3/attachments/{id}/views/original", self._download_attachment),
                 web.get("/drive/{id}", self._drive),
             ]
         )
         return application
 
-    def _next_id(self) -> str:
+    def _make_id(self) -> str:
         self._last_id += 1
         return str(self._last_id)
 
-    def _activity(self, kind: str, chat: str, user: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+    def _make_activity(self, kind: str, chat: str, user: str, fields: Mapping[str, Any]) -> dict[str, Any]:
         channel = chat.partition(";")[0]
         conversation: dict[str, Any] = {"id": chat, "conversationType": self.chats[channel], "tenantId": self.tenant}
         data: dict[str, Any] = {"tenant": {"id": self.tenant}}
@@ -187,10 +187,10 @@ class TeamsServer:
         response: web.StreamResponse = await handler(request)
         return response
 
-    async def _metadata(self, _request: web.Request) -> web.StreamResponse:
+    async def _show_metadata(self, _request: web.Request) -> web.StreamResponse:
         return web.json_response({"issuer": ISSUER, "jwks_uri": f"{self.url}/v1/.well-known/keys"})
 
-    async def _keys(self, _request: web.Request) -> web.StreamResponse:
+    async def _show_keys(self, _request: web.Request) -> web.StreamResponse:
         return web.json_response(self.issuer.key_set())
 
     async def _grant(self, request: web.Request) -> web.StreamResponse:
@@ -210,7 +210,7 @@ class TeamsServer:
         channel = body.get("channelData", {}).get("channel", {}).get("id", "")
         if self.chats.get(channel) != "channel" or not body.get("isGroup") or "activity" not in body:
             return _refuse(400, "BadSyntax", "Incorrect conversation creation parameters")
-        message_id = self._next_id()
+        message_id = self._make_id()
         conversation = f"{channel};messageid={message_id}"
         if (refusal := await self._accept(body["activity"], conversation, message_id)) is not None:
             return refusal
@@ -221,7 +221,7 @@ class TeamsServer:
         chat = request.match_info["chat"]
         if not self._is_known(chat):
             return _refuse(404, "ConversationNotFound", "Conversation not found.")
-        activity, message_id = await request.json(), self._next_id()
+        activity, message_id = await request.json(), self._make_id()
         if activity.get("type") == "typing":
             self.typing.append(chat)
         elif (refusal := await self._accept(activity, chat, message_id)) is not None:
@@ -257,15 +257,15 @@ class TeamsServer:
         channel, _, root = chat.partition(";")
         return channel in self.chats and (chat in self._roots if root else self.chats[channel] != "channel")
 
-    async def _attachment(self, request: web.Request) -> web.StreamResponse:
-        return self._file(request.match_info["id"])
+    async def _download_attachment(self, request: web.Request) -> web.StreamResponse:
+        return self._download_file(request.match_info["id"])
 
     async def _drive(self, request: web.Request) -> web.StreamResponse:
         if "authorization" in request.headers:
             return _refuse(401, "unauthenticated", "This link has its own authorization.")
-        return self._file(request.match_info["id"])
+        return self._download_file(request.match_info["id"])
 
-    def _file(self, file_id: str) -> web.StreamResponse:
+    def _download_file(self, file_id: str) -> web.StreamResponse:
         data = self._files.get(file_id)
         return web.Response(body=data) if data is not None else _refuse(404, "NotFound", "Not found.")
 

@@ -48,17 +48,17 @@ class Dim(Char):
 
 def text_of(line: Line, columns: int) -> str:
     """Return what a line says, without the blanks at its end."""
-    return "".join(text for text, _, _ in _characters(line, columns)).rstrip()
+    return "".join(text for text, _, _ in _iterate_characters(line, columns)).rstrip()
 
 
 def cells_of(line: Line, columns: int) -> Iterator[Cell]:
     """Yield the cells of a line, wide characters once."""
-    for text, width, char in _characters(line, columns):
+    for text, width, char in _iterate_characters(line, columns):
         yield Cell(
             text,
             width,
-            _colour(char.fg),
-            _colour(char.bg),
+            _correct_colour(char.fg),
+            _correct_colour(char.bg),
             bold=char.bold,
             dim=isinstance(char, Dim),
             italic=char.italics,
@@ -68,7 +68,7 @@ def cells_of(line: Line, columns: int) -> Iterator[Cell]:
         )
 
 
-def _characters(line: Line, columns: int) -> Iterator[tuple[str, int, Char]]:
+def _iterate_characters(line: Line, columns: int) -> Iterator[tuple[str, int, Char]]:
     """Yield text, width and attributes; half a wide character, overwritten by another, is a blank."""
     column = 0
     while column < columns:
@@ -81,7 +81,7 @@ def _characters(line: Line, columns: int) -> Iterator[tuple[str, int, Char]]:
         column += width
 
 
-def _colour(name: str) -> str:
+def _correct_colour(name: str) -> str:
     """Return a colour by its usual name: pyte's yellow is brown, and one of its names is misspelt."""
     return name.replace("brown", "yellow").replace("bfight", "bright")
 
@@ -181,7 +181,7 @@ class DrawingScreen(pyte.Screen):
 
     def select_graphic_rendition(self, *attrs: int, **_: Any) -> None:
         """Choose colours and the rest, dim included."""
-        known, dim = _renditions(attrs or (0,), isinstance(self.cursor.attrs, Dim))
+        known, dim = _split_renditions(attrs or (0,), isinstance(self.cursor.attrs, Dim))
         if known:  # without any, pyte would forget all that was chosen before
             super().select_graphic_rendition(*known)
         self.cursor.attrs = (Dim if dim else Char)(*self.cursor.attrs)
@@ -216,7 +216,7 @@ class DrawingScreen(pyte.Screen):
             self.cursor.attrs = attributes
 
 
-def _renditions(attributes: tuple[int, ...], dim: bool) -> tuple[list[int], bool]:
+def _split_renditions(attributes: tuple[int, ...], dim: bool) -> tuple[list[int], bool]:
     """Return the attributes that pyte knows, and whether text is dim behind them all."""
     known: list[int] = []
     position = 0
@@ -335,7 +335,7 @@ class Terminal(DrawingScreen):
         numbers = [int(number or 0) for number in sequence.numbers.replace(":", ";").split(";")]
         match sequence.private, sequence.marks, sequence.final:
             case "", "", "m":
-                self.select_graphic_rendition(*_with_semicolons(sequence.numbers))
+                self.select_graphic_rendition(*_resolve_colons(sequence.numbers))
             case "", "", "s":
                 self.save_cursor()
             case "", "", "u":
@@ -379,7 +379,7 @@ class Terminal(DrawingScreen):
         self.cursor.y = row
 
 
-def _with_semicolons(numbers: str) -> Iterator[int]:
+def _resolve_colons(numbers: str) -> Iterator[int]:
     """Yield the numbers of a rendition, with colons, which pyte does not know, resolved."""
     for group in numbers.split(";"):
         first, *more = group.split(":")

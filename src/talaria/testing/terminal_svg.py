@@ -52,15 +52,15 @@ def draw(rows: Sequence[Sequence[Cell]], *, title: str, cursor: CursorPosition |
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" font-family="{_FONT}" font-size="{_SIZE}">',
             f"<title>{escape(title)}</title>",
-            *_window(width, height, title),
-            *(piece for number, row in enumerate(rows) for piece in _row(number, row)),
-            *(_cursor(cursor) if cursor and cursor.visible else ()),
+            *_draw_window(width, height, title),
+            *(piece for number, row in enumerate(rows) for piece in _draw_row(number, row)),
+            *(_draw_cursor(cursor) if cursor and cursor.visible else ()),
             "</svg>\n",
         ]
     )
 
 
-def _window(width: float, height: float, title: str) -> Iterator[str]:
+def _draw_window(width: float, height: float, title: str) -> Iterator[str]:
     yield (
         f'<rect x="0.5" y="0.5" width="{width - 1:g}" height="{height - 1:g}" rx="{_CORNER}" '
         f'fill="{_BACKGROUND}" stroke="{_FRAME}"/>'
@@ -73,25 +73,25 @@ def _window(width: float, height: float, title: str) -> Iterator[str]:
     )
 
 
-def _row(number: int, row: Iterable[Cell]) -> Iterator[str]:
+def _draw_row(number: int, row: Iterable[Cell]) -> Iterator[str]:
     top = _BAR + number * _HEIGHT
-    runs = list(_runs(row))
+    runs = list(_join_runs(row))
     for run in runs:
-        background = _background(run.look)
+        background = _choose_background(run.look)
         if background:
             yield (
-                f'<rect x="{_column_x(run.column):g}" y="{top}" width="{run.width * _WIDTH:g}" height="{_HEIGHT}" '
+                f'<rect x="{_compute_x(run.column):g}" y="{top}" width="{run.width * _WIDTH:g}" height="{_HEIGHT}" '
                 f'fill="{background}"/>'
             )
     for run in runs:
         if run.text.strip() or run.look.underlined or run.look.struck:
-            yield _text(run, top)
+            yield _draw_text(run, top)
 
 
-def _runs(row: Iterable[Cell]) -> Iterator[_Run]:
+def _join_runs(row: Iterable[Cell]) -> Iterator[_Run]:
     """Join what looks alike. Wide characters stand alone: fonts disagree about them, and nothing may shift."""
     column = 0
-    for (look, _), group in groupby(row, key=_look):
+    for (look, _), group in groupby(row, key=_get_look):
         cells = list(group)
         pieces = [cells] if look.width == 1 else [[cell] for cell in cells]
         for piece in pieces:
@@ -100,26 +100,26 @@ def _runs(row: Iterable[Cell]) -> Iterator[_Run]:
             column += width
 
 
-def _look(cell: Cell) -> tuple[Cell, bool]:
+def _get_look(cell: Cell) -> tuple[Cell, bool]:
     return structs.replace(cell, text=""), len(cell.text) > 1
 
 
 def _trim_run(run: _Run) -> _Run:
     """Return a run without blanks at its ends, where nobody would see them."""
-    if _background(run.look) or run.look.underlined or run.look.struck or not run.text.strip():
+    if _choose_background(run.look) or run.look.underlined or run.look.struck or not run.text.strip():
         return run
     begin = len(run.text) - len(run.text.lstrip())
     text = run.text.strip()
     return _Run(run.column + begin, run.width - len(run.text) + len(text), text, run.look)
 
 
-def _text(run: _Run, top: float) -> str:
+def _draw_text(run: _Run, top: float) -> str:
     look = run.look
     decorations = [name for name, on in (("underline", look.underlined), ("line-through", look.struck)) if on]
     attributes = {
-        "x": f"{_column_x(run.column):g}",
+        "x": f"{_compute_x(run.column):g}",
         "y": f"{top + _BASELINE:g}",
-        "fill": _foreground(look),
+        "fill": _choose_foreground(look),
         "font-weight": "bold" if look.bold else "",
         "font-style": "italic" if look.italic else "",
         "fill-opacity": "0.62" if look.dim else "",
@@ -132,29 +132,29 @@ def _text(run: _Run, top: float) -> str:
     return f'<text {written} xml:space="preserve">{escape(run.text, quote=False)}</text>'
 
 
-def _cursor(position: CursorPosition) -> Iterator[str]:
+def _draw_cursor(position: CursorPosition) -> Iterator[str]:
     yield (
-        f'<rect x="{_column_x(position.column):g}" y="{_BAR + position.row * _HEIGHT + 1}" width="{_WIDTH:g}" '
+        f'<rect x="{_compute_x(position.column):g}" y="{_BAR + position.row * _HEIGHT + 1}" width="{_WIDTH:g}" '
         f'height="{_HEIGHT - 2}" fill="{_CURSOR}" fill-opacity="0.75"/>'
     )
 
 
-def _column_x(column: int) -> float:
+def _compute_x(column: int) -> float:
     return _PADDING + column * _WIDTH
 
 
-def _foreground(look: Cell) -> str:
+def _choose_foreground(look: Cell) -> str:
     if look.reversed:
-        return _hexadecimal(look.background, _BACKGROUND)
-    return _hexadecimal(look.colour, _TEXT)
+        return _to_hexadecimal(look.background, _BACKGROUND)
+    return _to_hexadecimal(look.colour, _TEXT)
 
 
-def _background(look: Cell) -> str:
+def _choose_background(look: Cell) -> str:
     """Return the colour behind the text, or nothing where it is the window's own."""
     if look.reversed:
-        return _hexadecimal(look.colour, _TEXT)
-    return _hexadecimal(look.background, "")
+        return _to_hexadecimal(look.colour, _TEXT)
+    return _to_hexadecimal(look.background, "")
 
 
-def _hexadecimal(colour: str, default: str) -> str:
+def _to_hexadecimal(colour: str, default: str) -> str:
     return default if colour == "default" else _COLOURS.get(colour) or f"#{colour}"

@@ -54,10 +54,10 @@ class TwilioServer:
 
     def say(self, person: str, text: str, media_type: str = "", data: bytes = b"") -> str:
         """Let a person send a message, with a file if it has a type, and return its id."""
-        sid = _new_sid("MM" if media_type else "SM")
+        sid = _make_sid("MM" if media_type else "SM")
         message = {"sid": sid, "from": person, "to": NUMBER, "body": text, "at": int(time.time())}
         if media_type:
-            self._media[sid] = [(_new_sid("ME"), media_type, data)]
+            self._media[sid] = [(_make_sid("ME"), media_type, data)]
         if text.strip().upper() in _STOP:
             self.opted_out.add(person)
         elif text.strip().upper() in _START:
@@ -76,13 +76,13 @@ class TwilioServer:
         application = web.Application(middlewares=[self._guard])
         application.add_routes(
             [
-                web.get(f"{_ROOT}/IncomingPhoneNumbers.json", self._numbers),
+                web.get(f"{_ROOT}/IncomingPhoneNumbers.json", self._list_numbers),
                 web.post(f"{_ROOT}/IncomingPhoneNumbers/{_NUMBER_SID}.json", self._set_number),
-                web.get(f"{_ROOT}/Messages.json", self._list),
+                web.get(f"{_ROOT}/Messages.json", self._list_messages),
                 web.post(f"{_ROOT}/Messages.json", self._send),
                 web.get(f"{_ROOT}/Messages/{{sid}}/Media.json", self._list_media),
                 web.get(f"{_ROOT}/Messages/{{sid}}/Media/{{media}}", self._redirect),
-                web.get("/cdn/{sid}/{media}", self._content),
+                web.get("/cdn/{sid}/{media}", self._download_media),
             ]
         )
         return application
@@ -118,7 +118,7 @@ class TwilioServer:
         response: web.StreamResponse = await handler(request)
         return response
 
-    async def _numbers(self, request: web.Request) -> web.StreamResponse:
+    async def _list_numbers(self, request: web.Request) -> web.StreamResponse:
         is_ours = request.query.get("PhoneNumber", NUMBER) == NUMBER
         number = {"sid": _NUMBER_SID, "phone_number": NUMBER, "sms_url": self.sms_url, "sms_method": "POST"}
         return web.json_response({"incoming_phone_numbers": [number] if is_ours else [], "next_page_uri": None})
@@ -130,7 +130,7 @@ class TwilioServer:
         self.sms_url = str(form["SmsUrl"])
         return web.json_response({"sid": _NUMBER_SID, "phone_number": NUMBER, "sms_url": self.sms_url})
 
-    async def _list(self, request: web.Request) -> web.StreamResponse:
+    async def _list_messages(self, request: web.Request) -> web.StreamResponse:
         if request.query.keys() - _LIST_FIELDS:
             return _refuse(400, 20001, "Unknown parameter")
         since = request.query.get("DateSent>", "1970-01-01T00:00:00Z")
@@ -146,14 +146,14 @@ class TwilioServer:
         rest = urlencode({**request.query, "Page": page + 1, "PageToken": "PASM"})
         return web.json_response(
             {
-                "messages": [self._resource(one) for one in found[page * size : (page + 1) * size]],
+                "messages": [self._make_resource(one) for one in found[page * size : (page + 1) * size]],
                 "page": page,
                 "page_size": size,
                 "next_page_uri": f"{request.path}?{rest}" if len(found) > (page + 1) * size else None,
             }
         )
 
-    def _resource(self, message: Mapping[str, Any]) -> dict[str, Any]:
+    def _make_resource(self, message: Mapping[str, Any]) -> dict[str, Any]:
         at = formatdate(message["at"])
         common = {key: message[key] for key in ("sid", "from", "to", "body")}
         common |= {"direction": "inbound", "status": "received", "account_sid": ACCOUNT, "error_code": None}
@@ -174,7 +174,7 @@ class TwilioServer:
             case "silent":
                 await asyncio.Event().wait()
         media = fields.get("MediaUrl", [])
-        message = {"sid": _new_sid("MM" if media else "SM"), "to": fields["To"][0], "media": media}
+        message = {"sid": _make_sid("MM" if media else "SM"), "to": fields["To"][0], "media": media}
         self.sent.append({**message, "body": fields.get("Body", [""])[0]})
         given = {"sid": message["sid"], "status": "queued", "direction": "outbound-api", "num_media": str(len(media))}
         return web.json_response(given, status=201)
@@ -209,7 +209,7 @@ class TwilioServer:
             return _refuse(404, 20404, "The requested resource was not found")
         return web.Response(status=307, headers={"location": f"{self.cdn}/cdn/{sid}/{media}"})
 
-    async def _content(self, request: web.Request) -> web.StreamResponse:
+    async def _download_media(self, request: web.Request) -> web.StreamResponse:
         found = self._media.get(request.match_info["sid"], [])
         data = next((data for one, _, data in found if one == request.match_info["media"]), None)
         return web.Response(body=data) if data is not None else web.Response(status=404)
@@ -232,7 +232,7 @@ async def twilio_server(token: str, people: frozenset[str]) -> AsyncIterator[Twi
         await runner.cleanup()
 
 
-def _new_sid(prefix: str) -> str:
+def _make_sid(prefix: str) -> str:
     return prefix + secrets.token_hex(16)
 
 

@@ -68,7 +68,7 @@ class WhatsAppServer:
         origin = {"from_user_id": user_id}
         if phone not in self.hidden:
             contact["wa_id"] = origin["from"] = phone
-        given = [{**origin, "id": _new_wamid(), "timestamp": str(int(time.time())), **message} for message in messages]
+        given = [{**origin, "id": _make_wamid(), "timestamp": str(int(time.time())), **message} for message in messages]
         self.known |= {one["id"] for one in given}
         self.last_heard[phone] = time.time()
         self.webhooks.add({"contacts": [contact], "messages": given})
@@ -80,7 +80,7 @@ class WhatsAppServer:
 
     def send_media(self, phone: str, kind: str, data: bytes, **fields: str) -> None:
         """Let a person send a file."""
-        media_id = _new_number()
+        media_id = _make_number()
         self.media[media_id] = (fields.get("mime_type", "application/octet-stream"), data)
         self.say(phone, {"type": kind, kind: {"id": media_id, **fields}})
 
@@ -101,8 +101,8 @@ class WhatsAppServer:
         application = web.Application(middlewares=[self._guard], client_max_size=110 * _MEGABYTE)
         application.add_routes(
             [
-                web.get(f"/{VERSION}/{NUMBER_ID}", self._number),
-                web.post(f"/{VERSION}/{NUMBER_ID}/messages", self._messages),
+                web.get(f"/{VERSION}/{NUMBER_ID}", self._show_number),
+                web.post(f"/{VERSION}/{NUMBER_ID}/messages", self._handle_message),
                 web.post(f"/{VERSION}/{NUMBER_ID}/media", self._upload),
                 web.get(f"/{VERSION}/{{media:[0-9]+}}", self._locate),
                 web.get("/lookaside/{media}", self._download),
@@ -131,11 +131,11 @@ class WhatsAppServer:
             return _refuse(error)
         return response
 
-    async def _number(self, _request: web.Request) -> web.StreamResponse:
+    async def _show_number(self, _request: web.Request) -> web.StreamResponse:
         found = {"id": NUMBER_ID, "display_phone_number": "+1 555-078-3881", "verified_name": "Winged"}
         return web.json_response(found)
 
-    async def _messages(self, request: web.Request) -> web.StreamResponse:
+    async def _handle_message(self, request: web.Request) -> web.StreamResponse:
         body = msgspec.json.decode(await request.read(), type=dict[str, Any])
         if body.get("messaging_product") != "whatsapp":
             raise _Refused(100, "messaging_product is required")
@@ -153,7 +153,7 @@ class WhatsAppServer:
                 raise _Refused(131016, "Service unavailable", 500)
             case "silent":
                 await asyncio.Event().wait()
-        message_id = _new_wamid()
+        message_id = _make_wamid()
         self.known.add(message_id)
         if body["type"] == "reaction":
             self.reactions[body["reaction"]["message_id"]] = body["reaction"]["emoji"]
@@ -233,7 +233,7 @@ class WhatsAppServer:
             raise _Refused(100, f"Param file must be a file with one of the known types, not {file.content_type}")
         if len(data) > _LIMITS[kind]:
             raise _Refused(131053, "The file is too large")
-        media_id = _new_number()
+        media_id = _make_number()
         self.media[media_id] = (file.content_type, data)
         return web.json_response({"id": media_id})
 
@@ -300,11 +300,11 @@ async def whatsapp_server(
         await runner.cleanup()
 
 
-def _new_wamid() -> str:
+def _make_wamid() -> str:
     return f"wamid.{secrets.token_hex(24).upper()}"
 
 
-def _new_number() -> str:
+def _make_number() -> str:
     return str(10**15 + secrets.randbelow(10**15))
 
 

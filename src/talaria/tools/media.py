@@ -152,7 +152,7 @@ class Vision:
     async def run(self, arguments: VisionArguments, call: Call) -> ToolOutput:
         """Return the other model's answer."""
         picture = await _draw_pdf(await self._load(arguments.image, call), arguments.page)
-        parts = (Text(arguments.question), _image(picture))
+        parts = (Text(arguments.question), _encode_image(picture))
         request = ModelRequest(
             model=self._model,
             messages=(Message(role="user", parts=parts, at=self._clock.now()),),
@@ -172,10 +172,10 @@ class Vision:
 
     async def _load(self, source: str, call: Call) -> bytes:
         if source.startswith("data:"):
-            return _from_data_uri(source)
+            return _decode_data_uri(source)
         if source.startswith(_WEB):
             return (await self._client.get(source)).body
-        return await asyncio.to_thread(_from_file, call.workspace.resolve(source.removeprefix("file://")))
+        return await asyncio.to_thread(_read_file, call.workspace.resolve(source.removeprefix("file://")))
 
 
 async def _deliver_file(file: Path, media_type: str, delivery: SendFile | None, call: Call) -> ToolOutput:
@@ -238,7 +238,7 @@ async def _draw_pdf(content: bytes, page: int) -> bytes:
         return await draw_page(file, page)
 
 
-def _image(picture: bytes) -> Image:
+def _encode_image(picture: bytes) -> Image:
     media_type = image_type(picture)
     if not media_type:
         raise ToolFailed("not an image (PNG, JPEG, GIF or WebP) or a PDF")
@@ -247,7 +247,7 @@ def _image(picture: bytes) -> Image:
     return Image(f"data:{media_type};base64,{base64.b64encode(picture).decode()}", media_type)
 
 
-def _from_file(path: Path) -> bytes:
+def _read_file(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
             beginning = file.read(SIZE_LIMIT + 1)
@@ -256,7 +256,7 @@ def _from_file(path: Path) -> bytes:
         raise ToolFailed(f"can't read {path}: {error.strerror}") from error
 
 
-def _from_data_uri(uri: str) -> bytes:
+def _decode_data_uri(uri: str) -> bytes:
     head, _, data = uri.partition(",")
     raw = unquote_to_bytes(data)
     try:

@@ -52,18 +52,18 @@ class SecretMask:
         """Return a text without secrets."""
         for secret in self._secrets:
             text = text.replace(secret, MASK)
-        return _keys().sub(_masked, text)
+        return _compile_key_pattern().sub(_mask_key, text)
 
 
-def readable(raw: bytes) -> str:
+def make_readable(raw: bytes) -> str:
     """Return the text a terminal would finally show: no colours, no overwritten progress bars, no raw binary."""
     text = re.sub(_ESCAPES, "", raw.decode("utf-8", "replace"))
     if "\r" in text:
-        text = "\n".join(map(_last_written, text.replace("\r\n", "\n").split("\n")))
+        text = "\n".join(map(_apply_carriage_returns, text.replace("\r\n", "\n").split("\n")))
     return re.sub(_CONTROLS, "\ufffd", text)
 
 
-def _last_written(line: str) -> str:
+def _apply_carriage_returns(line: str) -> str:
     """Return what remains of a line whose parts overwrite each other; a trailing carriage return ends it."""
     kept = line.rstrip("\r")
     return kept[kept.rfind("\r") + 1 :] + "\n" * (len(line) - len(kept))
@@ -75,9 +75,9 @@ class FullOutputs:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
-    def new_file(self, session: SessionId) -> Path:
+    def make_path(self, session: SessionId) -> Path:
         """Return the path for one more output; its folder exists, the file doesn't."""
-        folder = self.folder_of(session)
+        folder = self.find_folder(session)
         folder.mkdir(_OWNER_ONLY, parents=True, exist_ok=True)
         return folder / f"{new_id()}.txt"
 
@@ -85,9 +85,9 @@ class FullOutputs:
         """Delete all outputs of a closed session."""
         import shutil  # noqa: PLC0415 (loaded when a session is deleted)
 
-        shutil.rmtree(self.folder_of(session), ignore_errors=True)
+        shutil.rmtree(self.find_folder(session), ignore_errors=True)
 
-    def folder_of(self, session: SessionId) -> Path:
+    def find_folder(self, session: SessionId) -> Path:
         """Return the folder of a session, which may not exist."""
         return self._folder / (re.sub(r"[^\w-]", "_", session) or "_")
 
@@ -97,7 +97,7 @@ _CONTROLS = r"[\x00-\x08\x0b-\x1f\x7f]"
 
 
 @cache
-def _keys() -> re.Pattern[str]:
+def _compile_key_pattern() -> re.Pattern[str]:
     """Return the pattern for keys; compiled on first use, because that takes a while."""
     # The named group "before" stays readable: it tells the model what kind of secret it was.
     return re.compile(
@@ -117,5 +117,5 @@ def _keys() -> re.Pattern[str]:
     )
 
 
-def _masked(found: re.Match[str]) -> str:
+def _mask_key(found: re.Match[str]) -> str:
     return f"{found['before'] or ''}{MASK}{found['after'] or ''}"

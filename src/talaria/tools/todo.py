@@ -55,62 +55,62 @@ class Todo:
         if arguments.steps:
             steps = await self._write(call.session_id, arguments)
         else:
-            steps = await steps_of(self._store, call.session_id)
+            steps = await read_steps(self._store, call.session_id)
         lines = [f"{_MARKS[step.status]} {step.id}. {step.text}" for step in steps]
         return ToolOutput("\n".join(lines) or "The list is empty.")
 
     async def _write(self, session_id: SessionId, arguments: TodoArguments) -> tuple[Step, ...]:
         """Write, and repeat after a concurrent change; each round one writer succeeds."""
-        writing = _writing(session_id, arguments.steps, merge=arguments.merge)
+        writing = _make_write(session_id, arguments.steps, merge=arguments.merge)
         while (steps := await self._store.write(writing)) is None:
             continue
         return steps
 
 
-async def steps_of(store: Store, session_id: SessionId) -> tuple[Step, ...]:
+async def read_steps(store: Store, session_id: SessionId) -> tuple[Step, ...]:
     """Return the list of a session."""
     return await store.read(lambda tx: PLAN.get(tx, session_id)) or ()
 
 
-def _writing(
+def _make_write(
     session_id: SessionId, steps: Sequence[Step], *, merge: bool
 ) -> Callable[[Transaction], tuple[Step, ...] | None]:
     def write(tx: Transaction) -> tuple[Step, ...] | None:
         stored = PLAN.read(tx, session_id)
         before = stored.value or ()
-        after = _checked(_merged(before if merge else (), steps, known=before))
+        after = _check_steps(_merge_steps(before if merge else (), steps, known=before))
         written = PLAN.replace(tx, session_id, after, version=stored.version)
         return after if written else None
 
     return write
 
 
-def _merged(kept: Sequence[Step], changes: Sequence[Step], *, known: Sequence[Step]) -> tuple[Step, ...]:
+def _merge_steps(stored: Sequence[Step], changes: Sequence[Step], *, known: Sequence[Step]) -> tuple[Step, ...]:
     """Return the stored steps with these changes.
 
     A step is identified by its id or, without one, by its text; a known one without text keeps its text.
     """
     texts = {step.id: step.text for step in known}
-    merged = {step.id: step for step in kept}
+    merged = {step.id: step for step in stored}
     for change in changes:
-        own = change.id or _id_of(change.text, merged) or _free_id(merged)
+        own = change.id or _find_id(change.text, merged) or _choose_free_id(merged)
         merged[own] = Step(" ".join(change.text.split()) or texts.get(own, ""), own, change.status)
     return tuple(merged.values())
 
 
-def _id_of(text: str, steps: dict[str, Step]) -> str:
+def _find_id(text: str, steps: dict[str, Step]) -> str:
     words = " ".join(text.split())
     return next((step.id for step in steps.values() if words and step.text == words), "")
 
 
-def _free_id(steps: dict[str, Step]) -> str:
+def _choose_free_id(steps: dict[str, Step]) -> str:
     number = len(steps) + 1
     while str(number) in steps:
         number += 1
     return str(number)
 
 
-def _checked(steps: tuple[Step, ...]) -> tuple[Step, ...]:
+def _check_steps(steps: tuple[Step, ...]) -> tuple[Step, ...]:
     if nameless := [step.id for step in steps if not step.text]:
         raise ToolFailed(f"there is no step {nameless[0]!r} yet; give its `text`")
     if len(steps) > _MOST_STEPS or any(len(step.text) > _LONGEST_STEP for step in steps):

@@ -15,22 +15,22 @@ from talaria.core.session_context import SessionContext, child_environment, with
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-_")
 
 
-def folder_of(viewer: Viewer, folder: Path) -> Path:
+def find_person_folder(viewer: Viewer, folder: Path) -> Path:
     """Return the folder of a person, or of a person in a group; the agent's owner has the folder itself.
 
     Different people and groups never share one, even on a case-insensitive disk.
     """
     if viewer.audience:
-        group = group_folder(viewer.audience, folder)
+        group = find_group_folder(viewer.audience, folder)
         if viewer.owner == viewer.audience:
             return group
-        return group / "people" / _plain(viewer.owner) if viewer.owner else group / "owner"
-    return folder / "people" / _plain(viewer.owner) if viewer.owner else folder
+        return group / "people" / _escape_name(viewer.owner) if viewer.owner else group / "owner"
+    return folder / "people" / _escape_name(viewer.owner) if viewer.owner else folder
 
 
-def group_folder(audience: str, folder: Path) -> Path:
+def find_group_folder(audience: str, folder: Path) -> Path:
     """Return the folder of a group."""
-    return folder / "groups" / _plain(audience)
+    return folder / "groups" / _escape_name(audience)
 
 
 def list_people(folder: Path) -> list[str]:
@@ -41,7 +41,7 @@ def list_people(folder: Path) -> list[str]:
         return []
 
 
-def _plain(name: str) -> str:
+def _escape_name(name: str) -> str:
     return "".join(chr(one) if chr(one) in _PLAIN else f"%{one:02x}" for one in name.encode())
 
 
@@ -98,7 +98,7 @@ class LocalWorkspace:
         """Replace the variables for all later commands."""
         self._own = {name: value for name, value in without_context(values).items() if name not in _OF_THE_SHELL}
 
-    def tell(self, context: SessionContext) -> None:
+    def set_context(self, context: SessionContext) -> None:
         """Set the session context for all later commands."""
         self._context = context
 
@@ -107,34 +107,34 @@ class LocalWorkspace:
 
         Secrets are left out: they live no longer than the process.
         """
-        kept: dict[str, str] = {}
+        saved: dict[str, str] = {}
         removed: list[str] = []
         if self._own is not self._given:
             changed = {name: value for name, value in self._own.items() if self._given.get(name) != value}
-            kept = {name: value for name, value in without_secrets(changed).items() if _is_text(name + value)}
+            saved = {name: value for name, value in remove_secrets(changed).items() if _is_text(name + value)}
             removed = [name for name in self._given if name not in self._own]
         return msgspec.json.encode(
-            _Snapshot(str(self.folder), kept, removed, str(self.began_in), self.sandbox_folder)
+            _Snapshot(str(self.folder), saved, removed, str(self.began_in), self.sandbox_folder)
         ).decode()
 
     def restore(self, text: str) -> None:
         """Restore the result of `snapshot`, on top of today's given variables."""
-        kept = msgspec.json.decode(text, type=_Snapshot)
-        self.folder = Path(kept.folder)
-        self.sandbox_folder = kept.sandbox_folder
-        if kept.began_in:
-            self.began_in = Path(kept.began_in)
-        if kept.changed or kept.removed:
-            own = {**self._given, **kept.changed}
-            self._own = {name: value for name, value in own.items() if name not in kept.removed}
+        snapshot = msgspec.json.decode(text, type=_Snapshot)
+        self.folder = Path(snapshot.folder)
+        self.sandbox_folder = snapshot.sandbox_folder
+        if snapshot.began_in:
+            self.began_in = Path(snapshot.began_in)
+        if snapshot.changed or snapshot.removed:
+            own = {**self._given, **snapshot.changed}
+            self._own = {name: value for name, value in own.items() if name not in snapshot.removed}
 
 
-def for_commands(environment: Mapping[str, str], secrets: Collection[str] = ()) -> dict[str, str]:
+def filter_environment(environment: Mapping[str, str], secrets: Collection[str] = ()) -> dict[str, str]:
     """Return the part of the user's environment that commands may start with: without secrets or other sessions."""
-    return without_context(without_secrets(environment, secrets))
+    return without_context(remove_secrets(environment, secrets))
 
 
-def without_secrets(environment: Mapping[str, str], names: Collection[str] = ()) -> dict[str, str]:
+def remove_secrets(environment: Mapping[str, str], names: Collection[str] = ()) -> dict[str, str]:
     """Return the variables that are neither named here nor look like a key, a token or a password."""
     return {name: value for name, value in environment.items() if name not in names and not _is_secret(name, value)}
 

@@ -84,7 +84,7 @@ class WebSession(ActiveSession):
         """Wait for the last steps of a turn that has ended in the store, so that no command is refused."""
         if self.busy and not await self.store.read(lambda tx: has_unfinished_work(tx, self.session_id)):
             with suppress(TalariaError):
-                await self.chat.conversation.settled()
+                await self.chat.conversation.wait_until_idle()
 
     def take_next(self) -> str:
         """Return the conversation that a command wants shown next, once; empty if it is this one."""
@@ -97,7 +97,7 @@ class WebSession(ActiveSession):
 
     def _publish(self, event: TurnEvent) -> None:
         self.used_at = monotonic()
-        channel = self._conversations.hub.channel(self.session_id)
+        channel = self._conversations.hub.get_channel(self.session_id)
         channel.publish(event)
         if isinstance(event, ApprovalAsked | QuestionAsked):
             self.start_background_task(self._watch_question(event.id))
@@ -109,8 +109,8 @@ class WebSession(ActiveSession):
         await self._conversations.notifier.notify(self.caller.person, notification)
 
     async def _watch_question(self, question_id: str) -> None:
-        await self.chat.questions.closed(question_id)
-        self._conversations.hub.channel(self.session_id).publish(QuestionClosed(question_id))
+        await self.chat.questions.wait_until_closed(question_id)
+        self._conversations.hub.get_channel(self.session_id).publish(QuestionClosed(question_id))
 
 
 class WebReplyListener:
@@ -159,7 +159,7 @@ class WebConversations:
         """Return an open conversation."""
         return self._open.get(session_id)
 
-    def runs(self, session_id: SessionId) -> bool:
+    def is_running(self, session_id: SessionId) -> bool:
         """Return whether a turn of a conversation is running here."""
         session = self._open.get(session_id)
         return session is not None and session.busy
@@ -204,12 +204,12 @@ class WebConversations:
                 if not one.is_busy and now - one.used_at > self._idle_seconds:
                     await self._close(session_id)
 
-    async def rest(self) -> None:
+    async def wait_until_idle(self) -> None:
         """Wait until no turn is running."""
         for session in list(self._open.values()):
             if session.busy:
                 with suppress(TalariaError):
-                    await session.chat.conversation.settled()
+                    await session.chat.conversation.wait_until_idle()
 
     async def close(self) -> None:
         """Close all conversations; running turns resume when they are opened again."""
@@ -219,7 +219,7 @@ class WebConversations:
 
     async def choose(self, session_id: SessionId, question: str, choices: Sequence[str]) -> int | None:
         """Ask in the conversation for one of some choices; ``None`` if nobody answers in time."""
-        question_id, channel = new_id(), self.hub.channel(session_id)
+        question_id, channel = new_id(), self.hub.get_channel(session_id)
         answer = self._choices[question_id] = asyncio.get_running_loop().create_future()
         channel.publish(QuestionAsked(question_id, question, tuple(choices)))
         try:
@@ -271,7 +271,7 @@ class WebConversations:
 
 async def is_elsewhere(store: Store, conversations: WebConversations, session: Session) -> bool:
     """Return whether another process serves a conversation."""
-    if conversations.runs(session.id):  # before the read: a turn that ends meanwhile isn't another process's
+    if conversations.is_running(session.id):  # before the read: a turn that ends meanwhile isn't another process's
         return False
     return answers_elsewhere(await store.read(lambda tx: locate_session(tx, session)), runs_here=False)
 
@@ -296,7 +296,7 @@ async def _resume_pending(store: Store, conversations: WebConversations) -> None
         log.info("pending work of the web app waits: %s", error)
         return
     for session in found:
-        if not conversations.runs(session.id):
+        if not conversations.is_running(session.id):
             try:
                 opened = await conversations.open(session.id, WebCaller(person=session.owner))
                 opened.chat.conversation.wake()  # it may have been open already

@@ -36,7 +36,7 @@ class WebFiles:
     def stage(self, person: str, name: str, data: bytes) -> UploadView:
         """Store an upload until it is sent; its type is found from its content."""
         upload_id, safe = new_id(), make_safe_name(name)
-        folder = self._staging(person) / upload_id
+        folder = self._get_staging_folder(person) / upload_id
         make_folder(folder)
         path = folder / safe
         path.touch(OWNER_ONLY_FILE)
@@ -45,7 +45,7 @@ class WebFiles:
 
     def find_upload(self, person: str, upload_id: str) -> Path:
         """Return an upload that waits, or raise `NotFound`."""
-        return self._find_in(self._staging(person), upload_id)
+        return self._find_in(self._get_staging_folder(person), upload_id)
 
     def drop(self, person: str, upload_id: str) -> None:
         """Delete an upload that isn't sent."""
@@ -109,7 +109,7 @@ class WebFiles:
             if folder.stat().st_mtime < oldest:
                 shutil.rmtree(folder, ignore_errors=True)
 
-    def _staging(self, person: str) -> Path:
+    def _get_staging_folder(self, person: str) -> Path:
         return self._media / _UPLOADS / hashlib.sha256(person.encode()).hexdigest()[:16]
 
     def _move(self, person: str, upload_id: str, session_id: SessionId) -> Path:

@@ -220,7 +220,7 @@ def make_cookie(request: WebRequest, token: str) -> str:
     """Return the header that gives a browser its token; an empty token deletes it."""
     secure = is_secure(request)
     life = round(BROWSER_LIFE.total_seconds()) if token else 0
-    name = _cookie_name(request, secure=secure)
+    name = _build_cookie_name(request, secure=secure)
     return f"{name}={token}; Max-Age={life}; Path=/; HttpOnly; SameSite=Strict{'; Secure' if secure else ''}"
 
 
@@ -230,12 +230,12 @@ def read_token(request: WebRequest) -> str:
     with suppress(CookieError):
         cookie.load(request.headers.get("cookie", ""))
     for secure in (True, False):
-        if found := cookie.get(_cookie_name(request, secure=secure)):
+        if found := cookie.get(_build_cookie_name(request, secure=secure)):
             return found.value
     return ""
 
 
-def _cookie_name(request: WebRequest, *, secure: bool) -> str:
+def _build_cookie_name(request: WebRequest, *, secure: bool) -> str:
     """Return the name of the cookie, with the port: cookies of all ports of a machine share one jar."""
     port = request.headers.get("host", "").rpartition(":")[2]
     return f"{'__Host-' if secure else ''}talaria-{port if port.isdecimal() else 'web'}"

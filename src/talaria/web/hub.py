@@ -135,7 +135,7 @@ class SessionChannel(Channel[BrowserStream]):
         self._flush()  # what the snapshot has must not follow it
         events = (*self._snapshot.collect(), *self._asked.values())
         if not stream.caller.is_owner:
-            events = tuple(map(_for_guests, events))
+            events = tuple(map(_remove_details, events))
         stream.send(SessionMessage(self.session_id, snapshot=True, events=tuple(events)))
 
     def publish(self, event: FeedEvent) -> None:
@@ -200,7 +200,7 @@ class SessionChannel(Channel[BrowserStream]):
                 stream.send_encoded(encoded, self)
             else:
                 for_guests = for_guests or encode_message(
-                    SessionMessage(self.session_id, snapshot=False, events=tuple(map(_for_guests, events)))
+                    SessionMessage(self.session_id, snapshot=False, events=tuple(map(_remove_details, events)))
                 )
                 stream.send_encoded(for_guests, self)
 
@@ -231,7 +231,7 @@ class LiveHub:
         """Call a function with every stream that is closed."""
         self._close_hooks.append(hook)
 
-    def channel(self, session_id: SessionId) -> SessionChannel:
+    def get_channel(self, session_id: SessionId) -> SessionChannel:
         """Return the channel of a conversation."""
         for unused in [one for one in self._channels.values() if one.is_unused and one.session_id != session_id]:
             del self._channels[unused.session_id]
@@ -244,12 +244,12 @@ class LiveHub:
         """Return a new stream; one with the same id of the same browser ends."""
         if (before := self.find_stream(stream_id, caller)) is not None:
             before.end()
-        stream = self._streams[self._key(stream_id, caller)] = BrowserStream(stream_id, caller, self._forget)
+        stream = self._streams[self._build_key(stream_id, caller)] = BrowserStream(stream_id, caller, self._forget)
         return stream
 
     def find_stream(self, stream_id: str, caller: WebCaller) -> BrowserStream | None:
         """Return the stream with this id, if it is this browser's."""
-        return self._streams.get(self._key(stream_id, caller))
+        return self._streams.get(self._build_key(stream_id, caller))
 
     def set_sessions(
         self, stream: BrowserStream, session_ids: Collection[SessionId], again: Collection[SessionId]
@@ -258,20 +258,20 @@ class LiveHub:
         topics = {f"session:{one}" for one in session_ids}
         for topic in [one for one in stream.topics if one.startswith("session:") and one not in topics]:
             stream.remove_topic(topic)
-            self.channel(SessionId(topic.removeprefix("session:"))).leave(stream)
+            self.get_channel(SessionId(topic.removeprefix("session:"))).leave(stream)
         for session_id in session_ids:
             if f"session:{session_id}" not in stream.topics:
                 stream.add_topic(f"session:{session_id}")
-                self.channel(session_id).join(stream)
+                self.get_channel(session_id).join(stream)
             elif session_id in again:
-                self.channel(session_id).send_snapshot(stream)
+                self.get_channel(session_id).send_snapshot(stream)
 
     def add_session(self, stream_id: str, caller: WebCaller, session_id: SessionId) -> None:
         """Add a conversation that has just begun to a stream, unless there is no such stream."""
         stream, topic = self.find_stream(stream_id, caller), f"session:{session_id}"
         if stream is not None and topic not in stream.topics:
             stream.add_topic(topic)
-            self.channel(session_id).join(stream)
+            self.get_channel(session_id).join(stream)
 
     def send_delivered(self, session_id: SessionId) -> None:
         """Let pages that show a conversation read the end of its transcript again."""
@@ -294,12 +294,12 @@ class LiveHub:
         self.set_sessions(stream, (), ())
         for hook in self._close_hooks:
             hook(stream)
-        key = self._key(stream.id, stream.caller)
+        key = self._build_key(stream.id, stream.caller)
         if self._streams.get(key) is stream:
             del self._streams[key]
 
     @staticmethod
-    def _key(stream_id: str, caller: WebCaller) -> str:
+    def _build_key(stream_id: str, caller: WebCaller) -> str:
         return f"{caller.name}:{stream_id}"
 
 
@@ -308,6 +308,6 @@ def encode_message(message: StreamMessage) -> bytes:
     return format_sse(_encode(message))
 
 
-def _for_guests(event: FeedEvent) -> FeedEvent:
+def _remove_details(event: FeedEvent) -> FeedEvent:
     """Return an event without what only the owner may read."""
     return structs.replace(event, details="") if isinstance(event, TurnFailed) else event

@@ -31,7 +31,7 @@ class VapidKey:
     @property
     def public(self) -> str:
         """The public key, as the page needs it."""
-        return encode(_point(self._private.public_key()))
+        return encode(_encode_point(self._private.public_key()))
 
     def authorize(self, endpoint: str, contact: str) -> str:
         """Return the authorization header for an endpoint; ``contact`` is a `mailto:` or `https:` address of ours."""
@@ -64,7 +64,7 @@ def encrypt(
     receiver = ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), theirs)
     if len(secret) != 16:
         raise ValueError("the authentication secret has 16 bytes")
-    ours = _point(own_key.public_key())
+    ours = _encode_point(own_key.public_key())
     shared = own_key.exchange(ec.ECDH(), receiver)
     keying = _derive(secret, shared, b"WebPush: info\0" + theirs + ours, 32)
     content_key = _derive(salt, keying, b"Content-Encoding: aes128gcm\0", 16)
@@ -87,7 +87,7 @@ def _derive(salt: bytes, key: bytes, info: bytes, length: int) -> bytes:
     return HKDF(hashes.SHA256(), length, salt, info).derive(key)
 
 
-def _point(key: ec.EllipticCurvePublicKey) -> bytes:
+def _encode_point(key: ec.EllipticCurvePublicKey) -> bytes:
     return key.public_bytes(serialization.Encoding.X962, serialization.PublicFormat.UncompressedPoint)
 
 

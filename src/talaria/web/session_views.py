@@ -17,7 +17,7 @@ from talaria.core.ids import SessionId, is_id, new_id
 from talaria.core.messages import File, Image
 from talaria.http.errors import Problem, make_not_found
 from talaria.runtime.live.remote import SessionLocation, locate_session
-from talaria.runtime.turns import MIRROR, read_inbox_message, without_files
+from talaria.runtime.turns import MIRROR, read_inbox_message, replace_files
 from talaria.runtime.workers import is_leased, session_lease_name
 from talaria.sessions.branches import list_exchanges
 from talaria.sessions.chat_directory import HomeChat, read_home, write_home
@@ -196,7 +196,7 @@ def read_tree(tx: Transaction, session: Session, caller: WebCaller) -> list[Bran
 
 def find_queued(tx: Transaction, session_id: SessionId, item_id: int, caller: WebCaller) -> InboxItem | None:
     """Return a pending message that the caller may withdraw."""
-    return next((one for one in _waiting(tx, session_id) if one.id == item_id and _is_own(one, caller)), None)
+    return next((one for one in _iterate_waiting(tx, session_id) if one.id == item_id and _is_own(one, caller)), None)
 
 
 def read_messages(tx: Transaction, session: Session, asked: TranscriptQuery, files: WebFiles) -> MessagePage:
@@ -217,14 +217,14 @@ def read_messages(tx: Transaction, session: Session, asked: TranscriptQuery, fil
 
 
 def _list_queued(tx: Transaction, session_id: SessionId, caller: WebCaller) -> Iterator[QueuedMessage]:
-    for item in _waiting(tx, session_id):
-        text = without_files(read_inbox_message(item.payload), "is attached").text
+    for item in _iterate_waiting(tx, session_id):
+        text = replace_files(read_inbox_message(item.payload), "is attached").text
         if text:
             yield QueuedMessage(item.id, text, own=_is_own(item, caller))
 
 
-def _waiting(tx: Transaction, session_id: SessionId) -> Iterator[InboxItem]:
-    return (one for one in tx.inbox.unsettled(session_id) if one.state == "waiting" and one.kind != MIRROR)
+def _iterate_waiting(tx: Transaction, session_id: SessionId) -> Iterator[InboxItem]:
+    return (one for one in tx.inbox.list_unsettled(session_id) if one.state == "waiting" and one.kind != MIRROR)
 
 
 def _is_own(item: InboxItem, caller: WebCaller) -> bool:

@@ -119,7 +119,7 @@ class WebSurface:
         if self._shown is not None:
             self._shown.append(text)
         elif self._session.is_open:
-            self._conversations.hub.channel(self._session.session_id).publish(Noticed(text, lasting=True))
+            self._conversations.hub.get_channel(self._session.session_id).publish(Noticed(text, lasting=True))
 
     async def choose(self, question: str, choices: Sequence[str]) -> int | None:
         """Ask the person to choose."""

@@ -53,7 +53,7 @@ def _run_events(*happened: TurnEvent) -> list[RunEvent]:
     telling = RunEventMapper()
     told: list[RunEvent] = []
     for event in happened:
-        told += telling.tell(event)
+        told += telling.map_event(event)
         if isinstance(event, TurnEnd):
             told.append(to_run_end(event))
     return told
@@ -186,12 +186,12 @@ def test_answer_without_earlier_text_events_is_sent_as_one_delta() -> None:
 
 def test_resumed_response_does_not_repeat_unchanged_text() -> None:
     telling = RunEventMapper()
-    told = [one for event in (_BEGAN, TextAdded("One two")) for one in telling.tell(event)]
+    told = [one for event in (_BEGAN, TextAdded("One two")) for one in telling.map_event(event)]
     again = RunEventMapper()
     again.recall(told)
     told += [*again.restart(), TurnResumed("t1")]
-    told += [one for event in (TextAdded("One "), TextAdded("two three")) for one in again.tell(event)]
-    told += [*again.tell(TurnAnswered("One two three")), to_run_end(TurnAnswered("One two three"))]
+    told += [one for event in (TextAdded("One "), TextAdded("two three")) for one in again.map_event(event)]
+    told += [*again.map_event(TurnAnswered("One two three")), to_run_end(TurnAnswered("One two three"))]
     builder, events = _build(told)
     deltas = [msgspec.to_builtins(one)["delta"] for one in events if get_event_name(one).endswith("output_text.delta")]
     assert deltas == ["One two", " three"]

@@ -71,7 +71,7 @@ def _summarise(events: Sequence[RunEvent]) -> list[str]:
 
 def _pass_events(recorder: RunRecorder, *events: TurnEvent) -> None:
     for event in events:
-        recorder.hear(event)
+        recorder.handle_event(event)
 
 
 async def _run_first_half(store: Store, run: ApiRun, recorder: RunRecorder, *, are_stored: bool) -> None:
@@ -102,7 +102,7 @@ async def _resume_turn(store: Store, run: ApiRun, recorder: RunRecorder, *, whil
             await recorder.catch_up()
         end = TurnAnswered("Seen.")
         await turn.finish(end, _assistant_message(Text("Seen.")), _STEP)
-        recorder.hear(end)
+        recorder.handle_event(end)
         return end
 
     await run_pending_turns(store, run.session_id, second_half, ended=recorder.take_note)
@@ -231,7 +231,7 @@ async def test_turn_of_another_run_is_not_recorded(store: Store) -> None:
         await recorder.catch_up()
         end = TurnAnswered("Done.")
         await turn.finish(end, _assistant_message(Text("Done.")), _STEP)
-        recorder.hear(end)
+        recorder.handle_event(end)
         return end
 
     await run_pending_turns(store, run.session_id, take_turn, ended=recorder.take_note)
@@ -249,7 +249,7 @@ async def test_turn_of_another_run_is_not_recorded(store: Store) -> None:
 async def test_a_run_ends_once_even_if_another_worker_thinks_it_is_open(store: Store) -> None:
     run = await _begin(store)
     assert await store.write(lambda tx: end_run(tx, run, RunStopped()))
-    await store.write(lambda tx: tx.inbox.settle([item.id for item in tx.inbox.unsettled(run.session_id)]))
+    await store.write(lambda tx: tx.inbox.settle([item.id for item in tx.inbox.list_unsettled(run.session_id)]))
     before = await _stored_events(store)
     assert not await store.write(lambda tx: end_run(tx, run, RunCompleted("Late.")))
     assert await store.write(lambda tx: reconcile_run(tx, run)) is None

@@ -12,7 +12,7 @@ from talaria.testing.wait import until
 
 async def _rest(channel: TurnEventQueue) -> list[TurnEvent]:
     events = []
-    while (event := await channel.next()) is not None:
+    while (event := await channel.get_next_event()) is not None:
         events.append(event)
     return events
 
@@ -55,6 +55,6 @@ async def test_error_is_raised_after_earlier_events() -> None:
     channel.put(TextAdded("So far."))
     channel.close(Refused("No more."))
     channel.put(TextAdded("Too late."))
-    assert await channel.next() == TextAdded("So far.")
+    assert await channel.get_next_event() == TextAdded("So far.")
     with pytest.raises(Refused):
-        await channel.next()
+        await channel.get_next_event()

@@ -112,7 +112,7 @@ async def test_session_leased_by_another_worker_is_a_conflict(host: Hosted) -> N
     await until(claim_session)
     answer = await host.http.post(CHAT, json=HI, headers=named)
     assert (answer.status_code, answer.json()["error"]["code"]) == (409, "conflict")
-    pending = await host.application.store.read(lambda tx: tx.inbox.unsettled(session_id))
+    pending = await host.application.store.read(lambda tx: tx.inbox.list_unsettled(session_id))
     assert pending == []
 
 

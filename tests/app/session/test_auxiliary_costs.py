@@ -38,5 +38,5 @@ async def test_cost_of_a_summary_counts_towards_the_caps(tmp_path: Path, server:
 
 async def spent(client: ChatClient, *, more_than: int = 0) -> int:
     """Return the cost of this month in millionths of a dollar; 0 unless it exceeds ``more_than``."""
-    amount = await client.application.store.read(lambda tx: tx.ledger.spent(f"all:{datetime.now(UTC):%Y-%m}"))
+    amount = await client.application.store.read(lambda tx: tx.ledger.read_spent(f"all:{datetime.now(UTC):%Y-%m}"))
     return amount if amount > more_than else 0

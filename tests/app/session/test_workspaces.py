@@ -43,7 +43,7 @@ async def test_workspace_with_running_processes_is_retained(tmp_path: Path) -> N
     entry = workspaces.find(SESSION)
     assert entry is not None
     waiting = [sys.executable, "-c", "import sys; sys.stdin.read()"]
-    child = await entry.open_processes().start(waiting, folder=tmp_path, environment={}, heard=lambda _: None)
+    child = await entry.open_processes().start(waiting, folder=tmp_path, environment={}, on_output=lambda _: None)
     workspaces.leave(SESSION)
     assert workspaces.find(SESSION) is entry
     entry.open_processes().finish(child)

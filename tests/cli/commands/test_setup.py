@@ -16,7 +16,7 @@ from talaria.platforms.line.settings import PORT as LINE_PORT
 from talaria.providers.presets import PRESETS
 from talaria.settings.model import TOOLSETS
 from talaria.testing.model_server import ModelServer
-from talaria.tools.sandbox.bubblewrap import sandbox_available
+from talaria.tools.sandbox.bubblewrap import find_sandbox_problem
 
 KEY = "sk-right-0123456789"
 DEAD = "http://127.0.0.1:9/v1"
@@ -209,13 +209,13 @@ async def test_setup_can_be_interrupted_while_a_provider_is_checked(program: Pro
 async def test_sandbox_is_offered_if_it_is_available(program: Program, env: dict[str, str]) -> None:
     async with dialogue(program, "setup", "tools", env=env) as talk:
         await talk.answer("Toolsets", "terminal")
-        if sandbox_available() is None:
+        if find_sandbox_problem() is None:
             await talk.answer("Sandbox [auto]", "perhaps")
             await talk.answer("Sandbox [auto]", "on")
             await talk.answer("May sandboxed commands use the network? [Y/n]", "n")
         await talk.answer("Approval", "")
         assert await talk.end() == 0
-    if sandbox_available() is None:
+    if find_sandbox_problem() is None:
         assert "[sandbox]\nenabled = true\nnetwork = false\n" in read_profile_file(program, "config.toml")
     else:
         assert "A sandbox for commands isn't available here: " in talk.text

@@ -12,7 +12,7 @@ from tests.runtime.recorded_turns import TurnHistory
 
 from talaria.cli.commands.trace.command import TraceCommand
 from talaria.cli.commands.trace.format import format_seconds, format_tokens
-from talaria.cli.commands.trace.svg import ticks
+from talaria.cli.commands.trace.svg import iterate_ticks
 from talaria.cli.parser import Parser
 from talaria.cli.parser_tree import read_parser
 from talaria.contracts.stores.sessions import NewSession
@@ -374,7 +374,7 @@ def test_token_counts_are_formatted_shortly(tokens: int, shown: str) -> None:
 
 @pytest.mark.parametrize("seconds", [0.001, 0.03, 0.9, 1, 7.75, 12.55, 100, 3600, 99_999])
 def test_axis_has_a_few_round_numbers(seconds: float) -> None:
-    marks = list(ticks(seconds))
+    marks = list(iterate_ticks(seconds))
     assert marks[0][0] == 0
     assert 2 <= len(marks) <= 9
     assert len({label for _, label in marks}) == len(marks)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tests.app.program import Program
 
-from talaria.app.session.toolsets import skill_folders
+from talaria.app.session.toolsets import list_skill_folders
 from talaria.settings.profiles import Profiles
 
 
@@ -25,13 +25,13 @@ def project(tmp_path: Path) -> Path:
 
 def test_a_folder_is_trusted_listed_and_revoked(program: Program, project: Path) -> None:
     profile = Profiles(program.home).active()
-    assert len(skill_folders(profile, project, (), {})) == 1
+    assert len(list_skill_folders(profile, project, (), {})) == 1
     assert "deploy/SKILL.md" in program.run("trust", str(project)).err
-    assert len(skill_folders(profile, project, (), {})) == 2
+    assert len(list_skill_folders(profile, project, (), {})) == 2
     listed = json.loads(program.run("trust", "list", "--json").out)
     assert listed == [{"folder": str(project.resolve()), "unchanged": True}]
     assert program.run("trust", "revoke", str(project)).code == 0
-    assert len(skill_folders(profile, project, (), {})) == 1
+    assert len(list_skill_folders(profile, project, (), {})) == 1
     assert program.run("trust", "revoke", str(project)).code == 1
 
 

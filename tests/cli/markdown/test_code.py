@@ -30,13 +30,13 @@ LANGUAGES = [
 
 def highlight(language: str, *lines: str) -> list[str]:
     code = Highlighter(language, MONO)
-    return [to_ansi(code.line(line)) for line in lines]
+    return [to_ansi(code.highlight_line(line)) for line in lines]
 
 
 def styles(language: str, *lines: str) -> list[set[str]]:
     """Return the styles in each of these lines."""
     code = Highlighter(language, DARK)
-    return [{style for text, style in code.line(line) if text.strip()} for line in lines]
+    return [{style for text, style in code.highlight_line(line) if text.strip()} for line in lines]
 
 
 def test_fenced_code_has_the_name_of_its_language_above_it() -> None:
@@ -90,8 +90,8 @@ def test_yaml_block_continues_on_later_lines() -> None:
 def test_colours_never_change_the_code(language: str, texts: list[str]) -> None:
     code = Highlighter(language, DARK)
     for line in "\n".join(texts).split("\n"):
-        code.copy().line(line[:3])
-        assert "".join(text for text, _ in code.line(line)) == line
+        code.copy().highlight_line(line[:3])
+        assert "".join(text for text, _ in code.highlight_line(line)) == line
 
 
 def test_long_and_empty_lines_are_unchanged() -> None:

@@ -105,7 +105,7 @@ async def test_preview_grows_in_one_message_and_becomes_the_final_text(store: St
     text = "The quick brown fox jumps over the lazy dog, again and again."
     async with previewing(store, network) as preview:
         for word in text.split(" "):
-            preview.event(TextAdded(f"{word} "))
+            preview.handle_event(TextAdded(f"{word} "))
             await network.until(lambda: "".join(network.shown("1")).endswith(word))  # noqa: B023 (waited for here)
         assert network.shown("1") == [text]
     await finish(store, network, f"{text}\n\n`a footer`")
@@ -125,7 +125,7 @@ async def test_preview_is_posted_after_a_failed_store_write_is_retried(
     with closing(apsw.Connection(sqlite_location.address)) as other:
         other.execute("BEGIN IMMEDIATE")
         async with previewing(store, network, call=0.05) as preview:
-            preview.event(TextAdded("The quick brown fox."))
+            preview.handle_event(TextAdded("The quick brown fox."))
             await until(lambda: "a preview waits" in caplog.text)
             other.execute("ROLLBACK")
             await network.until(lambda: network.shown("1") == ["The quick brown fox."])
@@ -137,7 +137,7 @@ async def test_preview_edits_respect_the_edit_pace_of_the_network(store: Store) 
     async with network_with(structs.replace(FAST, edit_pace=timedelta(milliseconds=200))) as network:
         async with previewing(store, network) as preview:
             for number in range(5):
-                preview.event(TextAdded(f"word{number} "))
+                preview.handle_event(TextAdded(f"word{number} "))
                 await network.until(lambda: f"word{number}" in "".join(network.shown("1")))  # noqa: B023 (as above)
         times = [record.at for record in network.records if record.kind in ("post", "edit")]
         assert len(times) == 5
@@ -146,15 +146,15 @@ async def test_preview_edits_respect_the_edit_pace_of_the_network(store: Store) 
 
 async def test_a_quick_short_reply_has_no_preview(store: Store, network: LoopbackNetwork) -> None:
     async with previewing(store, network, patience=60) as preview:
-        preview.event(TextAdded("Yes."))
-        preview.event(TurnAnswered("Yes."))
+        preview.handle_event(TextAdded("Yes."))
+        preview.handle_event(TurnAnswered("Yes."))
     await finish(store, network, "Yes.")
     assert [record.kind for record in network.records if record.kind != "typing"] == ["post"]
 
 
 async def test_preview_of_forty_characters_is_posted_at_once(store: Store, network: LoopbackNetwork) -> None:
     async with previewing(store, network, patience=60) as preview:
-        preview.event(TextAdded("x" * 40))
+        preview.handle_event(TextAdded("x" * 40))
         await network.posted(1)
 
 
@@ -163,7 +163,7 @@ async def test_preview_of_a_long_reply_grows_over_several_messages(store: Store)
     async with network_with(structs.replace(FAST, text_limit=80)) as network:
         async with previewing(store, network) as preview:
             for piece in text.split("\n\n"):
-                preview.event(TextAdded(f"{piece}\n\n"))
+                preview.handle_event(TextAdded(f"{piece}\n\n"))
                 await network.until(lambda: piece in "".join(network.shown("1")))  # noqa: B023 (as above)
             assert len(network.shown("1")) == 3
         await finish(store, network, text)
@@ -174,7 +174,7 @@ async def test_preview_of_a_long_reply_grows_over_several_messages(store: Store)
 async def test_preview_message_beyond_the_final_text_is_blanked(store: Store) -> None:
     async with network_with(structs.replace(FAST, text_limit=50)) as network:
         async with previewing(store, network) as preview:
-            preview.event(TextAdded("word " * 20))
+            preview.handle_event(TextAdded("word " * 20))
             await network.posted(2)
         await finish(store, network, "Stopped.")
         assert network.shown("1") == ["Stopped.", "⋯"]
@@ -186,7 +186,7 @@ async def test_another_worker_edits_the_preview_message_into_the_final_text(stor
     try:
         async with network_with() as network:
             async with previewing(mine, network) as preview:
-                preview.event(TextAdded("Something is being said"))
+                preview.handle_event(TextAdded("Something is being said"))
                 await network.posted(1)
             await finish(theirs, network, "Something is said.")
             assert network.shown("1") == ["Something is said."]
@@ -198,10 +198,10 @@ async def test_another_worker_edits_the_preview_message_into_the_final_text(stor
 
 async def test_final_text_waits_for_a_preview_edit_under_way(store: Store, network: LoopbackNetwork) -> None:
     async with asyncio.TaskGroup() as group, previewing(store, network, call=5) as preview:
-        preview.event(TextAdded("Something is being said"))
+        preview.handle_event(TextAdded("Something is being said"))
         await network.posted(1)
         network.disrupt(Fault("edit", "delay", seconds=0.5))
-        preview.event(TextAdded(", and more of it"))
+        preview.handle_event(TextAdded(", and more of it"))
         await network.until(lambda: not network.faults)
         group.create_task(finish(store, network, "The end."))
     assert network.shown("1") == ["The end."]
@@ -214,7 +214,7 @@ async def test_preview_with_a_lost_answer_is_duplicated_only_without_idempotency
     async with network_with(structs.replace(FAST, idempotent=idempotent)) as network:
         network.disrupt(Fault("post", "lose_answer"))
         async with previewing(store, network) as preview:
-            preview.event(TextAdded("Something is being said"))
+            preview.handle_event(TextAdded("Something is being said"))
             await network.posted(1)
         await finish(store, network, "Something is said.")
         if idempotent:
@@ -225,12 +225,12 @@ async def test_preview_with_a_lost_answer_is_duplicated_only_without_idempotency
 
 async def test_resumed_turn_continues_in_its_preview_message(store: Store, network: LoopbackNetwork) -> None:
     async with previewing(store, network) as preview:
-        preview.event(TextAdded("The first attempt at a reply"))
+        preview.handle_event(TextAdded("The first attempt at a reply"))
         [post] = await network.posted(1)
     left = PostedMessages(HERE, (post.message_id,), live=DEAD)
     await store.write(lambda tx: POSTED_MESSAGES.write(tx, SESSION, left, TURN))
     async with previewing(store, network) as preview:
-        preview.event(TextAdded("The second attempt at a reply"))
+        preview.handle_event(TextAdded("The second attempt at a reply"))
         await network.until(lambda: network.shown("1") == ["The second attempt at a reply"])
     await finish(store, network, "Done.")
     assert network.shown("1") == ["Done."]
@@ -239,9 +239,9 @@ async def test_resumed_turn_continues_in_its_preview_message(store: Store, netwo
 async def test_reply_is_posted_as_a_new_message_when_edits_are_refused(store: Store, network: LoopbackNetwork) -> None:
     network.disrupt(Fault("edit", "refuse", times=0))
     async with previewing(store, network) as preview:
-        preview.event(TextAdded("Something is being said"))
+        preview.handle_event(TextAdded("Something is being said"))
         await network.posted(1)
-        preview.event(TextAdded(" and more"))
+        preview.handle_event(TextAdded(" and more"))
     await finish(store, network, "Something is said.")
     assert network.shown("1")[-1] == "Something is said."
 
@@ -249,9 +249,9 @@ async def test_reply_is_posted_as_a_new_message_when_edits_are_refused(store: St
 async def test_network_without_edits_gets_tool_lines_and_the_final_text(store: Store) -> None:
     async with network_with(structs.replace(FAST, edits=False)) as network:
         async with previewing(store, network) as preview:
-            preview.event(TextAdded("Let me look at that, it may take a little while."))
-            preview.event(tool_called(1))
-            preview.event(tool_answered(1))
+            preview.handle_event(TextAdded("Let me look at that, it may take a little while."))
+            preview.handle_event(tool_called(1))
+            preview.handle_event(tool_answered(1))
             await network.posted(1)
         await finish(store, network, "Done.")
         assert network.shown("1") == ["✓ `read_file notes 1`", "Done."]
@@ -261,7 +261,7 @@ async def test_preview_waits_for_an_earlier_reply_in_the_outbox(store: Store, ne
     outbox = OutboxFixture(store)
     await outbox.reply("t0", "The earlier one.")
     async with previewing(store, network) as preview:
-        preview.event(TextAdded("The later one is being written down at this moment."))
+        preview.handle_event(TextAdded("The later one is being written down at this moment."))
         await network.until(lambda: [record.kind for record in network.records].count("typing") > 5)
         assert network.posts == []
         async with delivering(store, network.platform()):
@@ -272,17 +272,17 @@ async def test_preview_waits_for_an_earlier_reply_in_the_outbox(store: Store, ne
 async def test_ended_turn_has_no_preview(store: Store, network: LoopbackNetwork) -> None:
     await store.write(lambda tx: tx.turns.end(TURN, "answered"))
     async with previewing(store, network) as preview:
-        preview.event(TextAdded("x" * 100))
+        preview.handle_event(TextAdded("x" * 100))
         await network.until(lambda: [record.kind for record in network.records].count("typing") > 5)
     assert network.posts == []
 
 
 async def test_text_after_a_question_is_posted_in_a_new_message(store: Store, network: LoopbackNetwork) -> None:
     async with previewing(store, network) as preview:
-        preview.event(TextAdded("I need to know something first."))
+        preview.handle_event(TextAdded("I need to know something first."))
         await network.posted(1)
-        preview.event(QuestionAsked("q", "Which one?"))
-        preview.event(TextAdded("So it is the second one, as you said just now."))
+        preview.handle_event(QuestionAsked("q", "Which one?"))
+        preview.handle_event(TextAdded("So it is the second one, as you said just now."))
         await network.posted(2)
     await finish(store, network, "It is the second one.")
     assert network.shown("1") == ["I need to know something first.", "It is the second one."]
@@ -301,7 +301,7 @@ async def test_network_failure_during_a_preview_does_not_affect_the_turn(
     faults = [Fault(operation, trouble, times=1, seconds=0.01) for operation in ("typing", "post", "edit")]  # type: ignore[arg-type]
     network.disrupt(*faults)
     async with asyncio.timeout(LIMIT), previewing(store, network, call=0.1, final_wait=0.2) as preview:
-        preview.event(TextAdded("Something is being said"))
+        preview.handle_event(TextAdded("Something is being said"))
         await network.until(lambda: {fault.operation for fault in network.faults} <= {"edit"})
     network.disrupt()
     await finish(store, network, "Done.")
@@ -311,9 +311,9 @@ async def test_network_failure_during_a_preview_does_not_affect_the_turn(
 async def test_final_text_replaces_a_preview_that_was_posted_late(store: Store, network: LoopbackNetwork) -> None:
     network.disrupt(Fault("post", "delay", seconds=0.5))
     async with previewing(store, network, call=0.05) as preview:
-        preview.event(TextAdded("Something is being said"))
+        preview.handle_event(TextAdded("Something is being said"))
         await network.until(lambda: not network.faults)
-        preview.event(TurnAnswered("Done."))
+        preview.handle_event(TurnAnswered("Done."))
     await finish(store, network, "Done.")
     assert (network.shown("1"), len(network.posts)) == (["Done."], 1)
 
@@ -321,18 +321,18 @@ async def test_final_text_replaces_a_preview_that_was_posted_late(store: Store, 
 async def test_preview_posted_after_the_final_text_is_blanked(store: Store, network: LoopbackNetwork) -> None:
     network.disrupt(Fault("post", "delay", seconds=3))
     async with previewing(store, network, call=0.05, final_wait=2) as preview:
-        preview.event(TextAdded("Something is being said"))
+        preview.handle_event(TextAdded("Something is being said"))
         await network.until(lambda: not network.faults)
-        preview.event(TurnAnswered("Done."))
+        preview.handle_event(TurnAnswered("Done."))
         await finish(store, network, "Done.")
     assert sorted(network.shown("1")) == ["Done.", BLANK_TEXT]
 
 
 async def test_text_before_a_question_is_posted_at_once(store: Store, network: LoopbackNetwork) -> None:
     async with previewing(store, network, patience=3600) as preview:
-        preview.event(TextAdded("I ask."))
-        preview.event(QuestionAsked("q", "Which one?"))
-        await preview.flushed()
+        preview.handle_event(TextAdded("I ask."))
+        preview.handle_event(QuestionAsked("q", "Which one?"))
+        await preview.wait_until_flushed()
         assert network.shown("1") == ["I ask."]
 
 
@@ -345,7 +345,7 @@ async def test_cancelled_preview_releases_its_messages_to_the_final_text(
     preview = Preview(options, SESSION, TURN, ReplyRoute(HERE), Display())
     async with asyncio.TaskGroup() as group:
         task = group.create_task(preview.serve())
-        preview.event(TextAdded("Something"))
+        preview.handle_event(TextAdded("Something"))
         await network.posted(1)
         task.cancel()
     shown = await store.read(lambda tx: POSTED_MESSAGES.get(tx, SESSION, TURN))

@@ -20,7 +20,7 @@ from talaria.gateway.outbound.preview_text import PreviewText
 def draft_of(*events: object, progress: Progress = "all", reasoning: bool = False) -> PreviewText:
     draft = PreviewText(Display(progress=progress, reasoning=reasoning), limit=200_000)
     for event in events:
-        draft.event(event)  # type: ignore[arg-type]
+        draft.handle_event(event)  # type: ignore[arg-type]
     return draft
 
 
@@ -61,15 +61,15 @@ def test_texts_of_two_model_calls_are_two_paragraphs() -> None:
 def test_preview_text_is_cut_at_its_limit() -> None:
     draft = PreviewText(Display(), limit=10)
     for _ in range(5):
-        draft.event(TextAdded("words "))
+        draft.handle_event(TextAdded("words "))
     assert draft.text == "words word"
 
 
 def test_text_after_a_tool_call_replaces_the_text_before_it() -> None:
     draft = draft_of(TextAdded("Let me look."), tool_called(1))
     assert draft.text == "Let me look.\n\n… `read_file 1`"
-    draft.event(tool_answered(1))
-    draft.event(TextAdded("It says hello."))
+    draft.handle_event(tool_answered(1))
+    draft.handle_event(TextAdded("It says hello."))
     assert draft.text == "✓ `read_file 1`\n\nIt says hello."
 
 
@@ -77,7 +77,7 @@ def test_reasoning_is_shown_only_if_configured_and_until_text_arrives() -> None:
     assert draft_of(ReasoningAdded("Hm.\nWell.")).text == ""
     draft = draft_of(ReasoningAdded("Hm.\nWell."), reasoning=True)
     assert draft.text == "> Hm.\n> Well."
-    draft.event(TextAdded("Yes."))
+    draft.handle_event(TextAdded("Yes."))
     assert draft.text == "Yes."
 
 
@@ -89,8 +89,8 @@ def test_message_of_a_person_starts_a_new_passage() -> None:
 
 def test_new_lines_are_returned_once() -> None:
     draft = draft_of(tool_called(1), Noticed("The model is busy."))
-    assert draft.new_lines() == "… `read_file 1`  \n_The model is busy._"
-    assert draft.new_lines() == ""
+    assert draft.take_new_lines() == "… `read_file 1`  \n_The model is busy._"
+    assert draft.take_new_lines() == ""
 
 
 def test_tool_summary_stays_on_one_line() -> None:
@@ -108,7 +108,7 @@ def test_last_step_of_each_child_is_shown_while_its_call_runs() -> None:
         tool_called(1), *events, ToolProgressed("c1", "printed"), ToolProgressed("c9", "x: y", step=True)
     )
     assert running.text == "… `read_file 1`  \n`child 1: reads c`  \n`child 2: reads b`"
-    running.event(tool_answered(1))
+    running.handle_event(tool_answered(1))
     assert running.text == "✓ `read_file 1`"
     assert draft_of(tool_called(1), *events, progress="off").text == ""
 
@@ -129,7 +129,7 @@ EDIT = ToolAnswered(
 def test_an_edit_is_shown_as_a_compact_diff(lines: int, text: str) -> None:
     draft = PreviewText(Display(), limit=1000, diff_lines=lines)
     for event in (tool_called(1, "edit_file"), EDIT):
-        draft.event(event)
+        draft.handle_event(event)
     assert draft.text == text
 
 
@@ -137,6 +137,6 @@ def test_text_that_may_become_a_silent_reply_is_not_shown_yet() -> None:
     text = PreviewText(Display(), 1_000)
     shown = []
     for piece in ("[", "SIL", "ENT]", " is what I would say."):
-        text.event(TextAdded(piece))
+        text.handle_event(TextAdded(piece))
         shown.append(text.text)
     assert shown == ["", "", "", "[SILENT] is what I would say."]

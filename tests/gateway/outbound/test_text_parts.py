@@ -103,13 +103,13 @@ def test_growing_text_has_the_same_pieces_as_the_full_text(
     growing, end = GrowingText(limit, unit), 0
     while end < len(text):
         end += data.draw(st.integers(1, len(text)))
-        assert growing.pieces(text[:end]) == split(text[:end], limit, unit)
+        assert growing.split_text(text[:end]) == split(text[:end], limit, unit)
 
 
 def test_growing_text_that_becomes_another_is_split_again() -> None:
     growing = GrowingText(20)
     for text in ("one " * 2_000, "two " * 2_000, "three"):
-        assert growing.pieces(text) == split(text, 20)
+        assert growing.split_text(text) == split(text, 20)
 
 
 @pytest.mark.parametrize("text", ["word " * 50_000, "x" * 200_000, "```\n" + "code\n" * 30_000, "🦊 " * 50_000])

@@ -15,7 +15,7 @@ from talaria.core.errors import (
     ProviderError,
     ProviderOverloaded,
 )
-from talaria.providers.base.errors import duration, failure, wait_of
+from talaria.providers.base.errors import make_response_error, parse_duration, wait_of
 
 NOW = datetime(2026, 1, 2, 12, tzinfo=UTC)
 SOON = NOW + timedelta(seconds=30)
@@ -61,7 +61,7 @@ SOON = NOW + timedelta(seconds=30)
     ],
 )
 def test_error_response_becomes_the_matching_exception(status: int, body: str, expected: type[ProviderError]) -> None:
-    assert type(failure("test", status, body.encode(), {}, NOW)) is expected
+    assert type(make_response_error("test", status, body.encode(), {}, NOW)) is expected
 
 
 @pytest.mark.parametrize(
@@ -97,11 +97,11 @@ def test_wait_is_read_from_the_body_of_google_errors() -> None:
     body = (
         b'[{"error":{"code":429,"status":"RESOURCE_EXHAUSTED","details":[{"@type":"RetryInfo","retryDelay":"36s"}]}}]'
     )
-    busy = failure("google", 429, body, {}, NOW)
+    busy = make_response_error("google", 429, body, {}, NOW)
     assert isinstance(busy, ProviderBusy)
     assert busy.retry_after == timedelta(seconds=36)
 
 
 def test_durations_in_vendor_notation_are_parsed() -> None:
-    assert duration("1h2m3.5s") == timedelta(hours=1, minutes=2, seconds=3.5)
-    assert duration("20ms") == timedelta(milliseconds=20)
+    assert parse_duration("1h2m3.5s") == timedelta(hours=1, minutes=2, seconds=3.5)
+    assert parse_duration("20ms") == timedelta(milliseconds=20)

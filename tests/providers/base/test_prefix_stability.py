@@ -141,7 +141,7 @@ def test_incremental_encoding_equals_encoding_at_once(history: list[list[Message
         encoder = make()
         for cut in [*cuts, len(messages)]:  # a smaller cut than the one before is a changed history
             step = request(messages[:cut], system="Be kind.", tools=(TOOL,))
-            encoder.take(step.messages, encoder.fresh(step.messages))
+            encoder.take(step.messages, encoder.find_new_messages(step.messages))
             assert encoder.encode(step) == encode(step), name
 
 
@@ -151,5 +151,5 @@ def test_incremental_encoder_encodes_only_new_messages() -> None:
         request([user_message()]),
         request([user_message(), make_message("assistant", Text("Hi.")), user_message(Text("And?"))]),
     )
-    encoder.take(first.messages, encoder.fresh(first.messages))
-    assert encoder.fresh(second.messages) == second.messages[1:]
+    encoder.take(first.messages, encoder.find_new_messages(first.messages))
+    assert encoder.find_new_messages(second.messages) == second.messages[1:]

@@ -5,7 +5,7 @@ from hypothesis import given
 from tests.providers.random_histories import PIXEL, histories, make_message, user_message
 
 from talaria.core.messages import File, Image, Message, Reasoning, Text, ToolCall, ToolResult
-from talaria.providers.base.outgoing import INTERRUPTED, note_on, repair, split_data_uri
+from talaria.providers.base.outgoing import INTERRUPTED, describe_attachment, repair, split_data_uri
 
 MINE = "chat@test:"
 
@@ -70,8 +70,11 @@ def test_pictures_stay_with_their_tool_result() -> None:
 
 
 def test_note_names_a_file_without_its_content() -> None:
-    assert note_on(File("/srv/a.zip", "a.zip", "application/zip")) == "[file a.zip (application/zip) /srv/a.zip]"
-    assert note_on(Image(PIXEL)) == "[picture (image/png)]"
+    assert (
+        describe_attachment(File("/srv/a.zip", "a.zip", "application/zip"))
+        == "[file a.zip (application/zip) /srv/a.zip]"
+    )
+    assert describe_attachment(Image(PIXEL)) == "[picture (image/png)]"
 
 
 def test_data_uri_is_split_into_type_and_content() -> None:

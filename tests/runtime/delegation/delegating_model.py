@@ -97,7 +97,7 @@ async def run_report_turn(client: ChatClient) -> str:
         return bool(await _reports(client))
 
     await until(is_reported)
-    await client.active_session.chat.conversation.settled()
+    await client.active_session.chat.conversation.wait_until_idle()
     return "\n".join(await _reports(client))
 
 

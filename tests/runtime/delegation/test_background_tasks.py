@@ -192,7 +192,7 @@ class StoppedHost:
     async def carry(self, one: Delegation) -> tuple[ChildTask, ...]:
         raise AssertionError("the task was stopped before")
 
-    def tell(self, one: Delegation, children: tuple[ChildTask, ...]) -> str:
+    def format_report(self, one: Delegation, children: tuple[ChildTask, ...]) -> str:
         raise AssertionError("a stopped task is not reported")
 
     def end(self, session_id: SessionId) -> None:

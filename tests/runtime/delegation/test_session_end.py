@@ -42,7 +42,7 @@ async def test_tasks_to_end_with_a_session_are_ended_by_the_next_process(tmp_pat
             assert stored.ended_by == "conversation"
         assert is_running(process.pid)
         async with open_chat_client(tmp_path, server) as client, AsyncExitStack() as stack, asyncio.timeout(LIMIT):
-            client.application.processes.attend(client.active_session.jobs, stack)
+            client.application.processes.supervise_within(client.active_session.jobs, stack)
             await until(lambda: not is_running(process.pid))
 
 

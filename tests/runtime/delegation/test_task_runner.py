@@ -32,7 +32,7 @@ PRICED = "[models.scripted]\ninput_price = 1.0\noutput_price = 1000.0\noutput_li
 def is_over(tx: Transaction) -> bool:
     """Return whether no delegation is stored and nothing is running or pending."""
     stored = list(tx.archive.rows("delegated_tasks"))
-    return not stored and not tx.turns.find(running=True) and not tx.inbox.unsettled()
+    return not stored and not tx.turns.find(running=True) and not tx.inbox.list_unsettled()
 
 
 def is_written(pid: Path) -> bool:
@@ -223,7 +223,7 @@ async def test_resumed_turn_continues_unfinished_tasks_and_repeats_no_finished_o
         assert sorted(delegating_model.tasks) == ["go", "quick", "slow"]
         async with open_chat_client(tmp_path, server, resume=here) as client:
             delegating_model.gates["slow"].set()
-            assert await client.active_session.chat.conversation.settled() == TurnAnswered("both")
+            assert await client.active_session.chat.conversation.wait_until_idle() == TurnAnswered("both")
             assert await result(client) == "## 1: done\nhare\n\n## 2: done\ntortoise"
             assert sorted(delegating_model.tasks) == ["go", "go", "quick", "slow", "slow"]
             assert len(await children(client)) == 2
@@ -263,7 +263,7 @@ async def test_cost_of_a_child_counts_against_all_its_parent_sessions(tmp_path: 
             [grandchild] = await children(client, child)
             spent = await client.application.store.read(
                 lambda tx: [
-                    tx.ledger.spent(session_account(one))
+                    tx.ledger.read_spent(session_account(one))
                     for one in (grandchild, child, client.active_session.session_id)
                 ]
             )

@@ -142,7 +142,7 @@ async def test_watcher_noticed_after_the_turn_ended_gets_all_its_events(
     await until_text(client, "three")
     await store.write(lambda tx: renew_watch(tx, session_id, "late"))
     is_watched.set()
-    await client.active_session.chat.conversation.settled()
+    await client.active_session.chat.conversation.wait_until_idle()
     rows = await until(lambda: store.read(lambda tx: read_ended_stream(tx, session_id)))
     events = [event for row in rows for event in decode_chunk(row.payload).events]
     assert [row.kind for row in rows].count(SNAPSHOT) == 1
@@ -174,7 +174,7 @@ async def test_watcher_can_stop_the_turn(tmp_path: Path, server: ModelServer, cl
     async with viewed(tmp_path, client.active_session.session_id) as viewer:
         await viewer.until(has_text)
         assert await send_control_message(viewer.store, viewer.session_id, StopTurn())
-        assert await client.active_session.chat.conversation.settled() == TurnStopped()
+        assert await client.active_session.chat.conversation.wait_until_idle() == TurnStopped()
         await viewer.until(ended)
         assert viewer.seen[-1] == TurnStopped()
         assert not await send_control_message(viewer.store, viewer.session_id, StopTurn())
@@ -202,7 +202,7 @@ async def test_control_message_for_an_ended_turn_does_not_affect_the_next(
     (turn,) = await client.application.store.read(
         lambda tx: tx.turns.find(client.active_session.session_id, running=True)
     )
-    await client.active_session.chat.conversation.settled()
+    await client.active_session.chat.conversation.wait_until_idle()
     message, session_id = ControlMessage(turn.id, StopTurn()), client.active_session.session_id
     await client.application.store.write(lambda tx: CONTROL_MESSAGE.write(tx, session_id, message, "1"))
     assert await client.say("Again.") == TurnAnswered(SLOW.text)

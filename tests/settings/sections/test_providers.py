@@ -53,5 +53,5 @@ def test_invalid_model_setting_is_refused_with_the_expected_format(text: str, ex
 
 def test_header_values_are_masked() -> None:
     loaded = read('[providers.mine]\nheaders = { "X-Key" = "hidden", "X-Team" = "a" }\n')
-    shown = {field.key: field.shown(value) for field, value in loaded.values()}
+    shown = {field.key: field.format_value(value) for field, value in loaded.values()}
     assert shown["providers.mine.headers"] == "X-Key=****, X-Team=****"

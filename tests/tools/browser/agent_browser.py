@@ -62,7 +62,7 @@ class AgentBrowser:
 
     @property
     def browser(self):  # type: ignore[no-untyped-def] # inferred
-        return self.registry.session(self.session_id, lambda: self.settings, shares_cookies=True)
+        return self.registry.get_browser(self.session_id, lambda: self.settings, shares_cookies=True)
 
     def tools(self) -> tuple[BrowserPages, BrowserAct]:
         def open_actions(call: Call) -> PageActions:

@@ -16,7 +16,7 @@ from talaria.core.errors import ToolFailed
 from talaria.core.session_context import SessionContext
 from talaria.testing.wait import LIMIT, until
 from talaria.tools.code.tool import CallTool, ExecuteCode, ExecuteCodeArguments
-from talaria.tools.sandbox.bubblewrap import BubblewrapSandbox, sandbox_available
+from talaria.tools.sandbox.bubblewrap import BubblewrapSandbox, find_sandbox_problem
 
 
 async def echo(name: str, arguments: str) -> ToolOutput:
@@ -195,7 +195,7 @@ asyncio.run(execute(Path({str(tmp_path)!r}), {code!r}))
     await until(lambda: not is_alive(pid))
 
 
-@pytest.mark.skipif(sandbox_available() is not None, reason="no sandbox here")
+@pytest.mark.skipif(find_sandbox_problem() is not None, reason="no sandbox here")
 async def test_tools_can_be_called_from_inside_a_sandbox(tmp_path: Path) -> None:
     home, work = tmp_path / "home", tmp_path / "work"
     for folder in (home, work):

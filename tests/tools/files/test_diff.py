@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 from tests.tools.tool_calls import call_from
 
-from talaria.core.text_diff import text_diff
+from talaria.core.text_diff import diff_texts
 from talaria.tools.files.edit import EditFile, EditFileArguments, WriteFile, WriteFileArguments
 from talaria.tools.workspace import LocalWorkspace
 
@@ -44,10 +44,10 @@ def test_an_edit_that_would_fail_has_no_diff(tmp_path: Path) -> None:
 def test_huge_changes_are_counted_instead_of_compared() -> None:
     old = "".join(f"old {number}\n" for number in range(3_000))
     new = "".join(f"new {number}\n" for number in range(4_000))
-    assert text_diff(old, new) == "@@ 3,000 lines replaced by 4,000 @@"
+    assert diff_texts(old, new) == "@@ 3,000 lines replaced by 4,000 @@"
 
 
 def test_long_diff_ends_with_the_number_of_omitted_lines() -> None:
-    diff = text_diff("", "".join(f"{'x' * 90} {number}\n" for number in range(1_000)))
+    diff = diff_texts("", "".join(f"{'x' * 90} {number}\n" for number in range(1_000)))
     assert len(diff) < 41_000
     assert diff.endswith("more lines @@")

@@ -44,7 +44,7 @@ async def connected(folder: Path, *servers: McpServer) -> AsyncIterator[McpServe
     serving = asyncio.ensure_future(mcp_servers.serve())
     try:
         async with asyncio.timeout(LIMIT):
-            await mcp_servers.ready()
+            await mcp_servers.wait_until_ready()
         yield mcp_servers
     finally:
         serving.cancel()

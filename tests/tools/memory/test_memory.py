@@ -21,7 +21,8 @@ from talaria.contracts.stores.sessions import Viewer
 from talaria.tools.memory.notebook import FileMemory
 from talaria.tools.memory.notebook import Memories
 for number in range(10):
-    Memories(FileMemory(Path(sys.argv[1]))).notebook(Viewer(), "memory").add(f"writer {sys.argv[2]} entry {number}")
+    notebook = Memories(FileMemory(Path(sys.argv[1]))).open_notebook(Viewer(), "memory")
+    notebook.add(f"writer {sys.argv[2]} entry {number}")
 """
 
 
@@ -223,7 +224,7 @@ async def test_entries_of_older_and_manually_edited_files_are_preserved(tmp_path
 
 
 async def test_configured_memory_limits_apply(tmp_path: Path) -> None:
-    book = Memories(FileMemory(tmp_path), {"memory": 20, "user": 1000}).notebook(Viewer(), "memory")
+    book = Memories(FileMemory(tmp_path), {"memory": 20, "user": 1000}).open_notebook(Viewer(), "memory")
     with pytest.raises(ToolFailed, match="this would make 21 of 20"):
         book.add("x" * 21)
     assert book.add("x" * 20) == "Added. MEMORY.md: 1 entries, 20 of 20 characters."

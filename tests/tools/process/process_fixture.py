@@ -17,7 +17,7 @@ from talaria.contracts.tool import Call
 from talaria.core.ids import SessionId, WorkerId, new_worker_id
 from talaria.core.messages import Message, ToolResult
 from talaria.core.session_context import SessionContext
-from talaria.runtime.completions import hear, queue_reports_if_idle, report
+from talaria.runtime.completions import queue_reports_if_idle, record_pending_answers, report
 from talaria.runtime.turns import read_message
 from talaria.testing.clock import NOON
 from talaria.testing.wait import until
@@ -42,7 +42,7 @@ class SupervisedSession:
 
     def __post_init__(self) -> None:
         self.outputs = FullOutputs(self.folder / "outputs")
-        self.supervisor = Supervisor(self.store, self.worker, self.outputs.folder_of, self)
+        self.supervisor = Supervisor(self.store, self.worker, self.outputs.find_folder, self)
         self.terminal = Terminal(Processes(), self.outputs, background=self.supervisor)
         self.process = Process(self.supervisor)
 
@@ -50,8 +50,10 @@ class SupervisedSession:
         if report(tx, process.session_id, "process", name, text):
             self.reports.append((name.partition(":")[2], text))
 
-    def hear(self, tx: Transaction, process: BackgroundProcess, names: Sequence[str], call_id: str) -> None:
-        hear(tx, process.session_id, "process", names, call_id)
+    def record_pending_answers(
+        self, tx: Transaction, process: BackgroundProcess, names: Sequence[str], call_id: str
+    ) -> None:
+        record_pending_answers(tx, process.session_id, "process", names, call_id)
 
     async def append_answer(self, call_id: str, *, failed: bool = False) -> None:
         """Append the answer of a call to the transcript, as after a turn; ``failed`` for a stopped call."""

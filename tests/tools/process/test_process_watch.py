@@ -213,7 +213,7 @@ def test_frequent_matches_are_batched_and_muted_after_the_limit(files: ProcessFi
         now += APART
         assert lookout.is_due(now)
         assert not lookout.is_due(now - timedelta(seconds=1)) or number == 0
-        lookout.tell(now)
+        lookout.record_report(now)
     assert lookout.muted
     add(files, "error again\n")
     lookout.look()

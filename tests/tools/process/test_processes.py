@@ -22,7 +22,7 @@ from talaria.testing.clock import SettableClock
 from talaria.testing.wait import until
 from talaria.tools.process.lifecycle import CLOSE_INPUT, ROTATE_AT, ProcessFiles, launch
 from talaria.tools.process.tool import ProcessArguments
-from talaria.tools.sandbox.bubblewrap import BubblewrapSandbox, sandbox_available
+from talaria.tools.sandbox.bubblewrap import BubblewrapSandbox, find_sandbox_problem
 from talaria.tools.terminal.shell import Processes
 from talaria.tools.terminal.tool import Terminal, TerminalArguments
 
@@ -299,12 +299,12 @@ async def test_long_output_is_rotated_and_its_last_lines_remain(tmp_path: Path) 
         out.write(b"next\n")
     assert not files.rotate()
     assert files.out.read_bytes() == b"next\n"
-    assert files.last_lines(2) == "last\nnext"
+    assert files.read_last_lines(2) == "last\nnext"
     assert files.before.stat().st_size <= ROTATE_AT
     assert files.out.stat().st_mode & 0o077 == 0
 
 
-@pytest.mark.skipif(sandbox_available() is not None, reason="bubblewrap doesn't work here")
+@pytest.mark.skipif(find_sandbox_problem() is not None, reason="bubblewrap doesn't work here")
 async def test_sandboxed_process_is_confined_and_killed_with_its_children(
     supervised: SupervisedSession, tmp_path: Path
 ) -> None:

@@ -134,7 +134,7 @@ async def test_similar_meaning_is_found_without_common_words(store: Store) -> No
 async def test_loading_the_embeddings_leaves_logging_as_it_was() -> None:
     root = logging.getLogger()
     before = root.level, root.handlers[:]
-    same, other = await Meaning().nearness("a small dog", ["a small dog", "tax law"])
+    same, other = await Meaning().compute_similarity("a small dog", ["a small dog", "tax law"])
     assert same == pytest.approx(1, abs=1e-4)
     assert other < 0.3
     assert (root.level, root.handlers) == before

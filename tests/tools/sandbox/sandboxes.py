@@ -24,7 +24,7 @@ from talaria.testing.system_servers import free_port
 from talaria.testing.wait import LIMIT
 from talaria.tools.code.tool import ExecuteCode, ExecuteCodeArguments
 from talaria.tools.output import FullOutputs
-from talaria.tools.sandbox.bubblewrap import BubblewrapSandbox, sandbox_available
+from talaria.tools.sandbox.bubblewrap import BubblewrapSandbox, find_sandbox_problem
 from talaria.tools.sandbox.container import ContainerOptions, ContainerSandbox
 from talaria.tools.sandbox.ssh import SshHost, SshSandbox
 from talaria.tools.terminal.shell import Processes
@@ -76,7 +76,7 @@ def new_folder() -> Iterator[Path]:
 
 
 def bubblewrap_problem() -> str:
-    return sandbox_available() or ""
+    return find_sandbox_problem() or ""
 
 
 def make_bubblewrap(root: Path, work: Path, policy: SandboxPolicy | None = None) -> SandboxedFolder:

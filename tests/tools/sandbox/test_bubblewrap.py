@@ -13,9 +13,9 @@ from tests.tools.sandbox.sandboxes import PATH, SandboxedFolder, new_folder, pro
 from talaria.contracts.sandbox import SandboxPolicy
 from talaria.core.errors import ToolFailed
 from talaria.testing.wait import until
-from talaria.tools.sandbox.bubblewrap import BubblewrapSandbox, sandbox_available
+from talaria.tools.sandbox.bubblewrap import BubblewrapSandbox, find_sandbox_problem
 
-MISSING = sandbox_available()
+MISSING = find_sandbox_problem()
 needs_sandbox = pytest.mark.skipif(MISSING is not None, reason=f"No sandbox on this machine: {MISSING}")
 
 

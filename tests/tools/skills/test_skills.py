@@ -8,7 +8,7 @@ from tests.tools.tool_calls import call_from
 
 from talaria.contracts.tool import ProposedAction, Tool
 from talaria.core.errors import ToolFailed
-from talaria.tools.skills.registry import index, read_document
+from talaria.tools.skills.registry import format_index, read_document
 from talaria.tools.skills.tool import Skills, SkillsArguments
 
 
@@ -41,7 +41,7 @@ async def test_skill_of_an_earlier_folder_hides_later_ones_of_the_same_name(tmp_
     write_skill(project, "bread", body="Use wheat.")
     write_skill(project, "kitchen/soup", "Cooks soup.")
     write_skill(project, "not valid")
-    assert index([own, project, tmp_path / "missing"]) == "bread: Bakes bread.\nsoup: Cooks soup."
+    assert format_index([own, project, tmp_path / "missing"]) == "bread: Bakes bread.\nsoup: Cooks soup."
     assert await use([own, project], "view", name="bread") == "Use rye."
     assert await use([own, project], "list") == "bread: Bakes bread.\nsoup: Cooks soup."
 
@@ -49,7 +49,7 @@ async def test_skill_of_an_earlier_folder_hides_later_ones_of_the_same_name(tmp_
 def test_size_of_the_skill_index_is_limited(tmp_path: Path) -> None:
     for number in range(50):
         write_skill(tmp_path, f"skill-{number:02}", "long " * 100)
-    text = index([tmp_path])
+    text = format_index([tmp_path])
     assert len(text) < 4_100
     assert all(len(line) < 180 for line in text.splitlines())
     assert text.endswith("more: call `skills` with action list")
@@ -68,7 +68,7 @@ async def test_view_shows_the_body_and_single_files(tmp_path: Path) -> None:
 async def test_a_created_skill_is_found_and_patched(tmp_path: Path) -> None:
     roots = [tmp_path / "own", tmp_path / "project"]
     await use(roots, "create", name="tea", description="Makes\ntea.", text="Boil water.")
-    assert index(roots) == "tea: Makes tea."
+    assert format_index(roots) == "tea: Makes tea."
     patch = {"name": "tea", "old": "Boil water.", "text": "Boil water. Wait."}
     for _ in range(2):
         await use(roots, "patch", **patch)
@@ -164,7 +164,7 @@ def test_skills_of_earlier_folders_have_priority_in_a_full_index(tmp_path: Path)
     write_skill(tmp_path / "own", "zebra", "long " * 100)
     for number in range(50):
         write_skill(tmp_path / "shared", f"skill-{number:02}", "long " * 100)
-    lines = index([tmp_path / "own", tmp_path / "shared"]).splitlines()
+    lines = format_index([tmp_path / "own", tmp_path / "shared"]).splitlines()
     assert lines[-2].startswith("zebra:")
     assert lines[:-2] == sorted(lines[:-2])
     assert lines[-1] == f"… and {51 - (len(lines) - 1)} more: call `skills` with action list"

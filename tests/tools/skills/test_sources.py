@@ -53,11 +53,11 @@ def test_skills_of_a_git_server_are_read_at_one_commit(
     with serve(repository) as address:
         with open_source(address) as source:
             assert source.pin == second
-            assert source.skill_folders() == ["skills/bread", "skills/soup", "skills/tea"]
+            assert source.find_skill_folders() == ["skills/bread", "skills/soup", "skills/tea"]
             files = source.read_skill("skills/bread")
         with open_source(address, first) as source:
             assert (source.pin, source.ref) == (first, first)
-            assert source.skill_folders() == ["skills/bread", "skills/soup"]
+            assert source.find_skill_folders() == ["skills/bread", "skills/soup"]
         with pytest.raises(ToolFailed, match="git failed"), open_source(address, "no-such-branch"):
             pass
     assert files == {"SKILL.md": (BREAD, False), "bake.sh": (b"#!/bin/sh\n", True)}
@@ -90,7 +90,7 @@ def test_invalid_source_or_ref_is_refused(address: str, tmp_path: Path) -> None:
 def test_a_zip_from_a_web_server_is_read_and_pinned(tmp_path: Path) -> None:
     content = pack(("top/bread/SKILL.md", BREAD), ("top/bread/__pycache__/x.pyc", b"\0"), ("top/notes.txt", b"x"))
     with serve_files(tmp_path, {"skills.zip": content}) as address, open_source(f"{address}/skills.zip") as source:
-        assert source.skill_folders() == ["top/bread"]
+        assert source.find_skill_folders() == ["top/bread"]
         assert source.read_skill("top/bread") == {"SKILL.md": (BREAD, False)}
         assert len(source.pin) == 64
         with pytest.raises(ToolFailed, match="404"), open_source(f"{address}/other.zip"):
@@ -150,7 +150,7 @@ def test_a_folder_is_read_without_links_and_caches(tmp_path: Path) -> None:
 def test_nested_skill_belongs_to_the_outer_skill(tmp_path: Path) -> None:
     write_skill(write_skill(tmp_path, "kitchen"), "bread")
     with open_source(str(tmp_path)) as source:
-        assert source.skill_folders() == ["kitchen"]
+        assert source.find_skill_folders() == ["kitchen"]
         assert sorted(source.read_skill("kitchen")) == ["SKILL.md", "bread/SKILL.md"]
 
 

@@ -20,7 +20,7 @@ from talaria.testing.wait import until
 from talaria.tools.output import FullOutputs
 from talaria.tools.terminal.shell import Processes
 from talaria.tools.terminal.tool import Terminal, TerminalArguments
-from talaria.tools.workspace import LocalWorkspace, for_commands
+from talaria.tools.workspace import LocalWorkspace, filter_environment
 
 
 class Shell:
@@ -160,7 +160,7 @@ async def test_secrets_of_the_environment_are_hidden_unless_exported(folder: Pat
     shell = Shell(folder, tmp_path)
     shell.workspace = LocalWorkspace(
         folder,
-        for_commands(
+        filter_environment(
             {"PATH": os.defpath, "OPENAI_API_KEY": "one", "MINE": "two", "LANG": "C", "DB": "pg://u:three@host/x"},
             {"MINE"},
         ),
@@ -252,7 +252,7 @@ async def test_cancelling_kills_the_process_tree(shell: Shell, folder: Path, com
     with pytest.raises(asyncio.CancelledError):
         await running
     assert not is_alive(read_pid(folder / "pid"))
-    assert not child.members()
+    assert not child.list_members()
 
 
 async def test_processes_left_in_the_background_are_killed(shell: Shell, folder: Path) -> None:
@@ -290,12 +290,12 @@ OWNER = """
 import asyncio, sys
 from pathlib import Path
 from talaria.tools.terminal.shell import Processes
-from talaria.tools.terminal.shell import shell_argv
+from talaria.tools.terminal.shell import build_shell_argv
 
 async def main():
     command = "sleep 600 & echo $! >child; echo $$ >pid; wait"
     child = await Processes().start(
-        shell_argv(command), folder=Path(sys.argv[1]), environment={"PATH": "/usr/bin:/bin"}, heard=print
+        build_shell_argv(command), folder=Path(sys.argv[1]), environment={"PATH": "/usr/bin:/bin"}, on_output=print
     )
     await child.wait()
 

@@ -38,7 +38,7 @@ from talaria.tools.web.http_client import parse_robots
     ],
 )
 def test_longest_matching_robots_rule_applies(robots: str, path: str, allowed: bool) -> None:
-    assert parse_robots(robots).allow(f"https://a.test{path}") is allowed
+    assert parse_robots(robots).is_allowed(f"https://a.test{path}") is allowed
 
 
 @pytest.fixture

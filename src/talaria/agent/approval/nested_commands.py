@@ -7,7 +7,7 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from talaria.agent.approval.programs import option_values
+from talaria.agent.approval.programs import iterate_option_values
 from talaria.agent.approval.shell_state import UNKNOWN, ShellState, ShellWord, SimpleCommand, predict_output
 
 _AWK = frozenset({"awk", "gawk", "mawk", "nawk"})
@@ -64,15 +64,15 @@ class EmbeddedCode(Struct, frozen=True):
     how: str
 
 
-def embedded_code(command: SimpleCommand) -> Iterator[EmbeddedCode]:
+def find_embedded_code(command: SimpleCommand) -> Iterator[EmbeddedCode]:
     """Yield the shell code in the arguments of programs that are not shells."""
     program, words = command.program, command.arguments
     if program in _AWK:
-        yield from _awk_code(words)
+        yield from _find_awk_code(words)
     elif program in ("sed", "gsed"):
-        yield from _sed_code(command)
+        yield from _find_sed_code(command)
     elif program == "git":
-        yield from _git_code(words)
+        yield from _find_git_code(words)
     elif program in ("make", "gmake"):
         yield from _make_code(command)
     elif program in ("vim", "vi", "nvim", "ex"):
@@ -83,7 +83,7 @@ def embedded_code(command: SimpleCommand) -> Iterator[EmbeddedCode]:
         re.search(r"\.(?:shell|system)\b|\\!", text) for text in words
     ):
         yield EmbeddedCode(UNKNOWN, f"runs a shell inside {program}")
-    for value in option_values(command, _RUNNING_OPTIONS.get(program, ())):
+    for value in iterate_option_values(command, _RUNNING_OPTIONS.get(program, ())):
         if not (program in ("ssh", "scp", "sftp") and _HARMLESS_SSH.match(value)):
             code = value.partition("=")[2] if program in ("tar", "ssh", "scp", "sftp") and "=" in value else value
             yield EmbeddedCode(code, f"runs another program through {program}")
@@ -158,33 +158,35 @@ class _Wrapper(Struct, frozen=True):
     skip: int = 0
 
 
-def _wrapper(short: str = "", flags: str = "", long: str = "", long_flags: str = "", skip: int = 0) -> _Wrapper:
+def _make_wrapper(short: str = "", flags: str = "", long: str = "", long_flags: str = "", skip: int = 0) -> _Wrapper:
     return _Wrapper(short, flags, frozenset(long.split()), frozenset(long_flags.split()), skip)
 
 
 _WRAPPERS = {
-    "env": _wrapper("uCS", "i0v", "unset chdir split-string", "ignore-environment null debug"),
-    "command": _wrapper(flags="pvV"),
-    "builtin": _wrapper(),
-    "exec": _wrapper("a", "cl"),
-    "nohup": _wrapper(),
-    "nice": _wrapper("n", "0123456789", "adjustment"),
-    "time": _wrapper("fo", "apvq", "format output", "append verbose portability quiet"),
-    "timeout": _wrapper("sk", "fpv", "signal kill-after", "foreground preserve-status verbose", skip=1),
-    "stdbuf": _wrapper("ioe", "", "input output error"),
-    "setsid": _wrapper("", "cfw", "", "ctty fork wait"),
-    "ionice": _wrapper("cn", "t", "class classdata", "ignore"),
-    "xargs": _wrapper(
+    "env": _make_wrapper("uCS", "i0v", "unset chdir split-string", "ignore-environment null debug"),
+    "command": _make_wrapper(flags="pvV"),
+    "builtin": _make_wrapper(),
+    "exec": _make_wrapper("a", "cl"),
+    "nohup": _make_wrapper(),
+    "nice": _make_wrapper("n", "0123456789", "adjustment"),
+    "time": _make_wrapper("fo", "apvq", "format output", "append verbose portability quiet"),
+    "timeout": _make_wrapper("sk", "fpv", "signal kill-after", "foreground preserve-status verbose", skip=1),
+    "stdbuf": _make_wrapper("ioe", "", "input output error"),
+    "setsid": _make_wrapper("", "cfw", "", "ctty fork wait"),
+    "ionice": _make_wrapper("cn", "t", "class classdata", "ignore"),
+    "xargs": _make_wrapper(
         "IdEnLPsa", "0rtxpo", "arg-file delimiter max-args max-procs max-chars replace max-lines eof process-slot-var",
         "null no-run-if-empty verbose exit interactive open-tty",
     ),
-    "sudo": _wrapper(
+    "sudo": _make_wrapper(
         "ugpCDRThrtU", "AbEHKknPSsviBNl", "user group prompt chdir chroot host other-user role type command-timeout",
         "preserve-env login non-interactive stdin background set-home shell askpass",
     ),
-    "doas": _wrapper("uC", "nsL"),
-    "busybox": _wrapper(),
-    "watch": _wrapper("nq", "bcdegtpxrw", "interval equexit", "beep color differences errexit chgexit no-title exec"),
+    "doas": _make_wrapper("uC", "nsL"),
+    "busybox": _make_wrapper(),
+    "watch": _make_wrapper(
+        "nq", "bcdegtpxrw", "interval equexit", "beep color differences errexit chgexit no-title exec"
+    ),
 }  # fmt: skip
 
 
@@ -216,7 +218,7 @@ def unwrap(command: SimpleCommand) -> UnwrappedCommand | None:
         code = " ".join((split, *(word.text for word in words)))
         return UnwrappedCommand(replace(rest, words=()), code, doubt)
     if program == "xargs":
-        rest = _with_xargs_input(rest, values)
+        rest = _add_xargs_input(rest, values)
     if program == "watch" and words:
         return UnwrappedCommand(replace(rest, words=()), " ".join(word.text for word in words), doubt)
     if program == "time" and words and words[0].text in ("{", "(", "!"):
@@ -226,7 +228,7 @@ def unwrap(command: SimpleCommand) -> UnwrappedCommand | None:
     return UnwrappedCommand(rest, "", doubt)
 
 
-def _awk_code(words: tuple[str, ...]) -> Iterator[EmbeddedCode]:
+def _find_awk_code(words: tuple[str, ...]) -> Iterator[EmbeddedCode]:
     for text in words:
         if len(text) > _LONGEST_SCRIPT:
             yield EmbeddedCode(UNKNOWN, "runs a long awk program")
@@ -234,17 +236,17 @@ def _awk_code(words: tuple[str, ...]) -> Iterator[EmbeddedCode]:
             yield EmbeddedCode("\n".join(_QUOTED.findall(text)) or UNKNOWN, "runs a command or writes a file from awk")
 
 
-def _sed_code(command: SimpleCommand) -> Iterator[EmbeddedCode]:
-    scripts = list(option_values(command, ("-e", "--expression")))
+def _find_sed_code(command: SimpleCommand) -> Iterator[EmbeddedCode]:
+    scripts = list(iterate_option_values(command, ("-e", "--expression")))
     plain = [text for text in command.arguments if not text.startswith("-")]
     for text in scripts or plain[:1]:
         if len(text) > _LONGEST_SCRIPT:
             yield EmbeddedCode(UNKNOWN, "runs a long sed script")
         else:
-            yield from (EmbeddedCode(code or UNKNOWN, "runs a command from sed") for code in _sed_commands(text))
+            yield from (EmbeddedCode(code or UNKNOWN, "runs a command from sed") for code in _find_sed_commands(text))
 
 
-def _sed_commands(script: str) -> Iterator[str]:
+def _find_sed_commands(script: str) -> Iterator[str]:
     """Yield commands that a sed script may run: after the command ``e``, or as the result of a substitution."""
     yield from (found[1] or "" for found in _SED_COMMAND.finditer(script))
     for found in _SED_SUBSTITUTION.finditer(script):
@@ -253,7 +255,7 @@ def _sed_commands(script: str) -> Iterator[str]:
             yield pieces[0] if len(pieces) == 2 else ""  # an escaped delimiter: the end of the parts is unknown
 
 
-def _git_code(words: tuple[str, ...]) -> Iterator[EmbeddedCode]:
+def _find_git_code(words: tuple[str, ...]) -> Iterator[EmbeddedCode]:
     for index, text in enumerate(words):
         following = words[index + 1] if index + 1 < len(words) else ""
         if text in ("-c", "--config-env") and not _PROGRAM_SETTINGS.match(following):
@@ -273,7 +275,8 @@ def _git_code(words: tuple[str, ...]) -> Iterator[EmbeddedCode]:
 def _make_code(command: SimpleCommand) -> Iterator[EmbeddedCode]:
     words = command.arguments
     stdin = any(
-        value in ("-", "/dev/stdin", "/dev/fd/0") for value in option_values(command, ("-f", "--file", "--makefile"))
+        value in ("-", "/dev/stdin", "/dev/fd/0")
+        for value in iterate_option_values(command, ("-f", "--file", "--makefile"))
     )
     if stdin:
         text = command.input.text if command.input is not None else UNKNOWN
@@ -298,7 +301,7 @@ def _read_options(command: SimpleCommand, wrapper: _Wrapper) -> tuple[int, list[
             break
         assigned = _ENVIRONMENT.fullmatch(text) if command.program in ("env", "sudo", "doas") else None
         if text.startswith("-") and text != "-":
-            used, unknown = _option(texts, at, wrapper, values)
+            used, unknown = _read_option(texts, at, wrapper, values)
             doubt = doubt or (f"passes {command.program} an unknown option" if unknown else "")
             at += used
         elif assigned:
@@ -316,7 +319,7 @@ def _read_options(command: SimpleCommand, wrapper: _Wrapper) -> tuple[int, list[
     return at, assignments, values, doubt
 
 
-def _option(texts: list[str], at: int, wrapper: _Wrapper, values: dict[str, str]) -> tuple[int, bool]:
+def _read_option(texts: list[str], at: int, wrapper: _Wrapper, values: dict[str, str]) -> tuple[int, bool]:
     """Return how many arguments an option takes, and whether that is a guess; record its value."""
     text = texts[at]
     following = texts[at + 1] if at + 1 < len(texts) else ""
@@ -337,7 +340,7 @@ def _option(texts: list[str], at: int, wrapper: _Wrapper, values: dict[str, str]
     return 1, False
 
 
-def _with_xargs_input(rest: SimpleCommand, values: dict[str, str]) -> SimpleCommand:
+def _add_xargs_input(rest: SimpleCommand, values: dict[str, str]) -> SimpleCommand:
     """Return the command of xargs with the arguments it reads from its input."""
     text = rest.input.text if rest.input is not None and not {"a", "arg-file"} & values.keys() else UNKNOWN
     items = [ShellWord(one, loose=UNKNOWN in one) for one in text.split()] or [ShellWord(UNKNOWN, loose=True)]

@@ -79,7 +79,7 @@ class PathRules(Struct, frozen=True):
     readable: tuple[Path, ...] = ()
     scratch: set[str] = field(default_factory=set)
 
-    def paths(self, text: str, folder: Path | None = None) -> tuple[Path, ...] | None:
+    def resolve_paths(self, text: str, folder: Path | None = None) -> tuple[Path, ...] | None:
         """Return the paths that a text names from ``folder``: as written and resolved; ``None`` if unknown."""
         if UNKNOWN in text or "\0" in text:
             return None
@@ -104,7 +104,7 @@ class PathRules(Struct, frozen=True):
             return True
         if any(path.is_relative_to(folder) for folder in self.readable):
             return False
-        return _reaches_any(path, _credential_paths(self.home, self.protected))
+        return _reaches_any(path, _list_credential_paths(self.home, self.protected))
 
     def contains_secrets(self, path: Path) -> bool:
         """Return whether a folder contains credentials below it: a home, or a folder of homes."""
@@ -190,7 +190,7 @@ def _could_match(pattern: str, name: str) -> bool:
 
 
 @lru_cache(maxsize=64)
-def _credential_paths(home: Path, protected: tuple[Path, ...]) -> tuple[str, ...]:
+def _list_credential_paths(home: Path, protected: tuple[Path, ...]) -> tuple[str, ...]:
     homes = (home, Path(os.path.realpath(home)), Path("/root"))
     at_home = (str(one / name) for one in homes for name in _CREDENTIALS_AT_HOME)
     own_paths = (str(one) for folder in protected for one in (folder, Path(os.path.realpath(folder))))

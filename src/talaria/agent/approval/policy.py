@@ -61,7 +61,7 @@ class ApprovalRule(Struct, frozen=True, kw_only=True):
         """Return whether a call is one that the rule names; of several commands in a call, one is enough."""
         if self.tool and not fnmatchcase(tool, self.tool):
             return False
-        find = _starts_with if self.action == "allow" else _runs
+        find = _starts_with if self.action == "allow" else _may_run
         if self.command and not any(find(command, self.command) for command in commands):
             return False
         return not self.folder or self._is_inside(proposed_action, workspace, home)
@@ -95,7 +95,7 @@ class Confinement(Struct, frozen=True):
     folders: tuple[Path, ...]
     tools: Callable[[str], bool]
 
-    def refusal(self, tool: str, proposed_action: ProposedAction, workspace: Workspace) -> str:
+    def explain_refusal(self, tool: str, proposed_action: ProposedAction, workspace: Workspace) -> str:
         """Return why a call must not run; empty if it may."""
         if not self.tools(tool):
             return f"Only the owner of this agent may use {tool}. Nobody else can approve it."
@@ -165,10 +165,10 @@ class ApprovalPolicy(Struct, frozen=True, kw_only=True):
         grants: Sequence[Grant] = (),
     ) -> Judgement:
         """Return the judgement of a call that is about to run in ``workspace``."""
-        if self.confined is not None and (reason := self.confined.refusal(tool, proposed_action, workspace)):
+        if self.confined is not None and (reason := self.confined.explain_refusal(tool, proposed_action, workspace)):
             return Deny(reason)
         examination = self._examine(proposed_action, workspace)
-        dangers = self._dangers(effect, proposed_action, self._make_path_rules(workspace), tool, examination)
+        dangers = self._find_dangers(effect, proposed_action, self._make_path_rules(workspace), tool, examination)
         fatal = [danger.reason for danger in dangers if danger.fatal]
         if fatal:
             return Deny(f"It {' and '.join(fatal)}. Nobody can approve that here.")
@@ -218,7 +218,7 @@ class ApprovalPolicy(Struct, frozen=True, kw_only=True):
         examination.examine(proposed_action.target)
         return examination
 
-    def _dangers(
+    def _find_dangers(
         self,
         effect: Effect,
         proposed_action: ProposedAction,
@@ -233,7 +233,7 @@ class ApprovalPolicy(Struct, frozen=True, kw_only=True):
                 unlisted = dict.fromkeys(examination.subjects) if strict else ()
                 return [*examination.found, *(Danger("unlisted", f"runs {one}", one) for one in unlisted)]
             case "code":
-                return _code_dangers(proposed_action.target, tool, strict=strict)
+                return _find_code_dangers(proposed_action.target, tool, strict=strict)
             case "read":
                 return _read_dangers(proposed_action.target, path_rules)
             case "write":
@@ -243,12 +243,12 @@ class ApprovalPolicy(Struct, frozen=True, kw_only=True):
             case "send":
                 return _send_dangers(proposed_action.destination, tool)
             case "page" | "submit":
-                return _page_dangers(proposed_action, path_rules, tool, strict=strict)
+                return _find_page_dangers(proposed_action, path_rules, tool, strict=strict)
             case "skill":
                 reason = "changes instructions that later conversations follow"
                 return [Danger("start-up", reason, proposed_action.target, narrow=True)]
             case "other":
-                return _other_dangers(effect, proposed_action.target, tool)
+                return _find_other_dangers(effect, proposed_action.target, tool)
 
 
 def _starts_with(command: SimpleCommand, pattern: str) -> bool:
@@ -259,7 +259,7 @@ def _starts_with(command: SimpleCommand, pattern: str) -> bool:
     return known and all(fnmatchcase(word, one) for word, one in pairs)
 
 
-def _runs(command: SimpleCommand, pattern: str) -> bool:
+def _may_run(command: SimpleCommand, pattern: str) -> bool:
     """Return whether a command may be what a pattern means; options between its words are skipped."""
     program, *patterns = pattern.split()
     if not fnmatchcase(command.program, program):
@@ -278,7 +278,7 @@ def _is_git_reading(command: SimpleCommand) -> bool:
     return command.program == "git" and words[:1] in _GIT_READING and not any(one.startswith("--o") for one in words)
 
 
-def _code_dangers(code: str, tool: str, *, strict: bool) -> list[Danger]:
+def _find_code_dangers(code: str, tool: str, *, strict: bool) -> list[Danger]:
     found = [Danger("unlisted", "runs code", tool)] if strict else []
     if mentions_credentials(code):
         found.append(Danger("credentials", "runs code that mentions a credentials folder", tool, narrow=True))
@@ -288,14 +288,14 @@ def _code_dangers(code: str, tool: str, *, strict: bool) -> list[Danger]:
 
 
 def _read_dangers(target: str, path_rules: PathRules) -> list[Danger]:
-    secret = next((path for path in path_rules.paths(target) or () if path_rules.is_secret(path)), None)
+    secret = next((path for path in path_rules.resolve_paths(target) or () if path_rules.is_secret(path)), None)
     if secret is None:
         return []
     return [Danger("credentials", f"reads credentials: {secret}", str(secret))]
 
 
 def _write_dangers(target: str, path_rules: PathRules, *, strict: bool) -> list[Danger]:
-    paths = path_rules.paths(target)
+    paths = path_rules.resolve_paths(target)
     if not paths:
         return []
     danger = path_rules.write_danger(paths, str(paths[0]))
@@ -308,7 +308,9 @@ def _send_dangers(destination: str, tool: str) -> list[Danger]:
     return [Danger("irreversible", f"sends a message to {destination}", f"{tool} {destination}")] if destination else []
 
 
-def _page_dangers(proposed_action: ProposedAction, path_rules: PathRules, tool: str, *, strict: bool) -> list[Danger]:
+def _find_page_dangers(
+    proposed_action: ProposedAction, path_rules: PathRules, tool: str, *, strict: bool
+) -> list[Danger]:
     """Return the dangers of acting on a website; a rule may name it, for example `submit example.com`."""
     if proposed_action.kind == "page":
         return [Danger("unlisted", f"acts on {proposed_action.destination}", tool)] if strict else []
@@ -318,7 +320,7 @@ def _page_dangers(proposed_action: ProposedAction, path_rules: PathRules, tool: 
     return [*credentials, Danger("irreversible", f"{verb} {proposed_action.destination}", subject)]
 
 
-def _other_dangers(effect: Effect, target: str, tool: str) -> list[Danger]:
+def _find_other_dangers(effect: Effect, target: str, tool: str) -> list[Danger]:
     if effect is not Effect.IRREVERSIBLE:
         return []
     return [Danger("irreversible", f"can't be undone: {target}" if target else "can't be undone", tool)]

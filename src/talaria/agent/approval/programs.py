@@ -12,7 +12,7 @@ _PYTHONS = ("python", "pypy")
 
 def find_own_command_dangers(command: SimpleCommand) -> Iterator[Danger]:
     """Yield the dangers of a command that runs Talaria."""
-    words = _own_arguments(command)
+    words = _find_own_arguments(command)
     if words is None:
         return
     judged = judge_own_command(words)
@@ -31,7 +31,7 @@ def find_variable_dangers(name: str) -> Iterator[Danger]:
         yield Danger("privilege", f"sets {name}, which overrides the agent's settings", name)
 
 
-def _own_arguments(command: SimpleCommand) -> tuple[str, ...] | None:
+def _find_own_arguments(command: SimpleCommand) -> tuple[str, ...] | None:
     """Return the arguments after ``talaria``, however it is started; ``None`` for other programs."""
     words = command.arguments
     if command.program == "talaria":
@@ -190,13 +190,13 @@ def find_program_dangers(command: SimpleCommand) -> Iterator[Danger]:
     if any((program, *words)[: len(shown)] == shown for shown in _SHOWS_CREDENTIALS):
         yield Danger("credentials", f"shows credentials ({subject})", subject)
     yield from _schedule_dangers(command)
-    yield from _git_dangers(command)
+    yield from _find_git_dangers(command)
     yield from _install_dangers(command)
 
 
 def list_written_paths(command: SimpleCommand) -> list[str]:
     """Return the arguments that name what this program writes or removes."""
-    program, plain = command.program, _positional_arguments(command)
+    program, plain = command.program, _list_positional_arguments(command)
     written = [text.partition("=")[2] for text in command.arguments if program == "dd" and text.startswith("of=")]
     if program in _WRITES_ALL_ARGUMENTS:
         written += plain
@@ -208,7 +208,7 @@ def list_written_paths(command: SimpleCommand) -> list[str]:
         written += plain if {"-e", "-f"} & set(command.arguments) else plain[1:]
     elif program == "find" and "-delete" in command.arguments:
         written += [text for text in plain[:1] if not text.startswith(("(", "!"))] or ["."]
-    return [*written, *option_values(command, _OUTPUT_OPTIONS.get(program, ()))]
+    return [*written, *iterate_option_values(command, _OUTPUT_OPTIONS.get(program, ()))]
 
 
 def list_read_paths(command: SimpleCommand) -> Iterator[str]:
@@ -231,7 +231,7 @@ def list_bundled_paths(command: SimpleCommand) -> list[str]:
     recursive = any(re.match(r"-\w*[rRa]|--recursive|--archive", text) for text in command.arguments)
     if command.program in ("cp", "grep", "scp", "zip") and not recursive:
         return []
-    plain = _positional_arguments(command)
+    plain = _list_positional_arguments(command)
     return plain[1:] if command.program in ("grep", "rg", "ag", "ack") else plain
 
 
@@ -239,7 +239,7 @@ def list_link_targets(command: SimpleCommand) -> list[str]:
     """Return the target of a symbolic link being created."""
     if command.program != "ln" or not any(re.match(r"-\w*s|--symbolic", text) for text in command.arguments):
         return []
-    plain = _positional_arguments(command)
+    plain = _list_positional_arguments(command)
     return plain[:1] if len(plain) < 3 else plain[:-1]
 
 
@@ -283,7 +283,7 @@ def is_recursive(command: SimpleCommand) -> bool:
     return command.program == "rm" and (long or bool(set("rR") & set(short)))
 
 
-def option_values(command: SimpleCommand, options: tuple[str, ...]) -> Iterator[str]:
+def iterate_option_values(command: SimpleCommand, options: tuple[str, ...]) -> Iterator[str]:
     """Yield the values of some options, separate or joined with ``=`` or, for short ones, directly."""
     words = command.arguments
     for index, text in enumerate(words):
@@ -301,7 +301,7 @@ def _schedule_dangers(command: SimpleCommand) -> Iterator[Danger]:
         yield Danger("start-up", "schedules a command to run later", subject)
 
 
-def _git_dangers(command: SimpleCommand) -> Iterator[Danger]:
+def _find_git_dangers(command: SimpleCommand) -> Iterator[Danger]:
     words = command.arguments
     if command.program != "git":
         return
@@ -328,7 +328,7 @@ def _install_dangers(command: SimpleCommand) -> Iterator[Danger]:
         yield Danger("packages", f"installs or changes software ({program})", subject_of(command))
 
 
-def _positional_arguments(command: SimpleCommand) -> list[str]:
+def _list_positional_arguments(command: SimpleCommand) -> list[str]:
     words = command.arguments
     if "--" in words:
         cut = words.index("--")

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from talaria.agent.approval.grants import Danger
 from talaria.agent.approval.nested_commands import (
     ScriptFiles,
-    embedded_code,
+    find_embedded_code,
     is_asked_wrapper,
     is_script,
     script_of,
@@ -98,7 +98,7 @@ class ShellExamination:
     def __init__(self, path_rules: PathRules, environment: Mapping[str, str] | None = None) -> None:
         variables = {"HOME": str(path_rules.home), **(environment or {})}
         self._path_rules = path_rules
-        self._walk = ShellWalk(ShellState(variables, path_rules.folder), self._examine_command, self._doubt)
+        self._walk = ShellWalk(ShellState(variables, path_rules.folder), self._examine_command, self._add_doubt)
         self._scripts = ScriptFiles()
         self._downloads: set[str] = set()
         self.found: list[Danger] = []
@@ -126,7 +126,7 @@ class ShellExamination:
             target = redirect.target.text
             if ">" in redirect.operator and not re.fullmatch(r"\d+-?|-", target):
                 self._examine_write(target, command)
-                self._scripts.record_write(self._paths(target), command)
+                self._scripts.record_write(self._resolve_paths(target), command)
             elif redirect.operator == "<":
                 self._examine_read(target, command)
         self._examine_unwrapped(command)
@@ -143,12 +143,12 @@ class ShellExamination:
             subject = f"{command.program} {subject_of(inner)}".strip()
             self._note(Danger("privilege", f"runs with elevated privileges ({command.program})", subject))
         if rest.doubt:
-            self._doubt(rest.doubt)
+            self._add_doubt(rest.doubt)
         for name, value in inner.assignments[len(command.assignments) :]:
             self._examine_variable(name, value)
         if rest.code:
             self._run_code(ShellInput(rest.code), aside=True)
-        with self._walk.aside():
+        with self._walk.discarding_changes():
             for name, value in inner.assignments:
                 self._walk.state.assign(name, value)
                 self._walk.state.exported.add(name)
@@ -165,14 +165,14 @@ class ShellExamination:
         self.commands.append(command)
         if command.words[0].sources or _COMPUTED.search(program):
             self._note(Danger("code", "runs a program whose name is computed", narrow=True))
-        if self._walk.calls(command) and command.input is not None:
+        if self._walk.walk_called_function(command) and command.input is not None:
             self._note(Danger("system", "starts copies of itself endlessly", fatal=True))
         apply_builtin(self._walk.state, command, self._path_rules)
         self._examine_builtin(command)
         self._examine_evaluated(command)
         self._examine_code(command)
         self._find_exec(command)
-        for embedded in embedded_code(command):
+        for embedded in find_embedded_code(command):
             self._note(Danger("code", embedded.how, subject_of(command)))
             self._run_code(ShellInput(embedded.code), aside=True)
         self._examine_others(command)
@@ -181,7 +181,7 @@ class ShellExamination:
     def _examine_effects(self, command: SimpleCommand) -> None:
         """Record the known dangers of a program, and what it reads, writes and deletes."""
         if len(command.words) > _MAX_WORDS:
-            self._doubt("passes too many arguments to check")
+            self._add_doubt("passes too many arguments to check")
             command = replace(command, words=command.words[:_MAX_WORDS])
         for danger in (*find_program_dangers(command), *find_own_command_dangers(command)):
             self._note(danger)
@@ -189,7 +189,7 @@ class ShellExamination:
             self._note(Danger("code", f"passes computed arguments to {command.program}", narrow=True))
         for text in list_written_paths(command):
             self._examine_write(text, command)
-            self._scripts.record_write(self._paths(text), None)
+            self._scripts.record_write(self._resolve_paths(text), None)
         for text in list_read_paths(command) if command.program not in PRINTING_PROGRAMS else ():
             self._examine_read(text, command)
         self._examine_reach(command)
@@ -201,16 +201,16 @@ class ShellExamination:
     def _examine_reach(self, command: SimpleCommand) -> None:
         """Record what a program links to, changes or reads as a whole."""
         for text in list_link_targets(command):
-            if any(map(self._path_rules.is_outside, self._paths(text) or ())):
+            if any(map(self._path_rules.is_outside, self._resolve_paths(text) or ())):
                 self._note(
                     Danger("outside", f"links to a path outside the working folder: {text}", subject_of(command))
                 )
         if changes_rights_below(command) and any(
-            Path("/") in (self._paths(one) or ()) for one in list_written_paths(command)
+            Path("/") in (self._resolve_paths(one) or ()) for one in list_written_paths(command)
         ):
             self._note(Danger("system", "changes permissions of the whole system", fatal=True))
         for text in list_bundled_paths(command):
-            if any(map(self._path_rules.contains_secrets, self._paths(text) or ())):
+            if any(map(self._path_rules.contains_secrets, self._resolve_paths(text) or ())):
                 self._note(
                     Danger("credentials", f"reads everything in {text}, including credentials", subject_of(command))
                 )
@@ -225,11 +225,11 @@ class ShellExamination:
             if equals:
                 self._examine_variable(name, value)
         if (program, *command.arguments[:1]) == ("hash", "-p") or "expand_aliases" in command.arguments:
-            self._doubt("redefines program names")
+            self._add_doubt("redefines program names")
         if program == "ulimit" and set(command.arguments) - {"-a", "-n", "-u", "-S", "-H"}:
-            self._doubt("changes system limits for the programs it starts")
+            self._add_doubt("changes system limits for the programs it starts")
         if program in _DECLARATIONS and any(re.match(r"-\w*n", text) for text in command.arguments):
-            self._doubt("sets variables through other names")
+            self._add_doubt("sets variables through other names")
 
     def _examine_code(self, command: SimpleCommand) -> None:
         """Examine code passed to a program: as an argument, by a pipe, by a here-document, in a file."""
@@ -244,14 +244,14 @@ class ShellExamination:
             code = script_of(command, "bcDEeFIiJLlmOopQRSWw")
             self._run_code(ShellInput(" ".join(word.text for word in code[1:])), aside=True)
         else:
-            self._script_by_name(command)
+            self._examine_script_by_name(command)
 
-    def _script_by_name(self, command: SimpleCommand) -> None:
+    def _examine_script_by_name(self, command: SimpleCommand) -> None:
         """Examine a program that is a shell script, given by path or found in our search path."""
         name = command.words[0].text
-        folders = [""] if "/" in name else self._walk.state.value("PATH").split(":")
+        folders = [""] if "/" in name else self._walk.state.get_value("PATH").split(":")
         for folder in folders:
-            paths = self._paths(f"{folder}/{name}" if folder else name)
+            paths = self._resolve_paths(f"{folder}/{name}" if folder else name)
             if folder and paths is not None and self._path_rules.is_outside(paths[0]):
                 continue
             if is_script(paths) or self._scripts.is_new(paths):
@@ -271,7 +271,7 @@ class ShellExamination:
                 self._run_code(ShellInput(word.text.partition("=")[2], word.sources))
 
     def _examine_shell(self, command: SimpleCommand) -> None:
-        shell_input = _inline_code(command.words)
+        shell_input = _find_inline_code(command.words)
         script = script_of(command, "oO")
         if shell_input is not None:
             code, arguments = shell_input
@@ -286,7 +286,7 @@ class ShellExamination:
             self._examine_script(ShellWord(shell_input.path), (), aside=True)
             return
         if shell_input.piped or shell_input.text == UNKNOWN:
-            self._note(_hidden_code(shell_input.sources, "pipes text into a shell"))
+            self._note(_make_hidden_code_danger(shell_input.sources, "pipes text into a shell"))
         self._run_code(shell_input, aside=True)
 
     def _examine_source(self, command: SimpleCommand) -> None:
@@ -297,7 +297,7 @@ class ShellExamination:
             self._run_input(command.input)
             return
         if words[0].sources:
-            self._note(_hidden_code(words[0].sources, "runs the output of another command as shell code"))
+            self._note(_make_hidden_code_danger(words[0].sources, "runs the output of another command as shell code"))
         else:
             self._examine_script(words[0], tuple(word.text for word in words[1:]), aside=False)
 
@@ -306,9 +306,11 @@ class ShellExamination:
     ) -> None:
         """Examine shell code, in this shell or in another one; ask if part of it is unknown."""
         if UNKNOWN in shell_input.text:
-            self._note(_hidden_code(shell_input.sources, "runs shell code that is computed"))
+            self._note(_make_hidden_code_danger(shell_input.sources, "runs shell code that is computed"))
         elif "" in shell_input.sources:
-            self._note(_hidden_code(shell_input.sources, "runs the output of another command as shell code"))
+            self._note(
+                _make_hidden_code_danger(shell_input.sources, "runs the output of another command as shell code")
+            )
         if shell_input.text == UNKNOWN:
             return
         if aside:
@@ -319,14 +321,14 @@ class ShellExamination:
     def _examine_script(self, word: ShellWord, arguments: tuple[str, ...], *, aside: bool) -> None:
         """Examine the shell script in a file."""
         if word.sources:
-            self._note(_hidden_code(word.sources, "runs the output of another command as shell code"))
+            self._note(_make_hidden_code_danger(word.sources, "runs the output of another command as shell code"))
             return
-        paths = self._paths(word.text)
+        paths = self._resolve_paths(word.text)
         code = self._scripts.read(paths)
         for path in (paths or ())[:1]:
             self._examine_read(str(path), SimpleCommand((ShellWord("source"),)))
         if code is None:
-            self._note(Danger("code", f"runs a script that can't be read: {_readable(word.text)}", narrow=True))
+            self._note(Danger("code", f"runs a script that can't be read: {_make_readable(word.text)}", narrow=True))
         elif code:
             before, self._walk.state.script = self._walk.state.script, word.text
             self._run_code(ShellInput(code), arguments, aside=aside)
@@ -336,10 +338,10 @@ class ShellExamination:
         stdin = command.input
         plain = [text for text in command.arguments if text != "-"]
         if stdin is not None and stdin.piped and not plain:
-            self._note(_hidden_code(stdin.sources, f"pipes text into {command.program}"))
+            self._note(_make_hidden_code_danger(stdin.sources, f"pipes text into {command.program}"))
         computed = next((word for word in command.words[1:] if word.sources), None)
         if computed is not None:
-            self._note(_hidden_code(computed.sources, "runs the output of another command as code"))
+            self._note(_make_hidden_code_danger(computed.sources, "runs the output of another command as code"))
         body = stdin.text if stdin is not None and not stdin.piped and not stdin.path else ""
         code = "\n".join((body, *(text for text in command.arguments if " " in text or "(" in text)))
         if mentions_credentials(code):
@@ -374,7 +376,7 @@ class ShellExamination:
             if asked and (" " in word.text or ";" in word.text):
                 self._run_code(ShellInput(word.text), aside=True)
             if word.text.rpartition("/")[2] in _FOLLOWED:
-                with self._walk.aside():
+                with self._walk.discarding_changes():
                     self._examine_unwrapped(replace(command, words=command.words[index:], redirects=()))
                 return
 
@@ -389,10 +391,10 @@ class ShellExamination:
 
     def _examine_write(self, text: str, command: SimpleCommand) -> None:
         self.writes = self.writes or text not in _SINKS
-        paths, subject = self._paths(text), subject_of(command)
+        paths, subject = self._resolve_paths(text), subject_of(command)
         if paths is None:
             sensitive = mentions_credentials(text) or is_start_up_name(text)
-            reason = "writes to a path that is computed" + (f": {_readable(text)}" if sensitive else "")
+            reason = "writes to a path that is computed" + (f": {_make_readable(text)}" if sensitive else "")
             self._note(Danger("start-up" if sensitive else "outside", reason, subject))
             return
         danger = self._path_rules.write_danger(paths, subject)
@@ -400,10 +402,10 @@ class ShellExamination:
             self._note(danger)
 
     def _examine_read(self, text: str, command: SimpleCommand) -> None:
-        paths = self._paths(text)
+        paths = self._resolve_paths(text)
         if paths is None:
             if mentions_credentials(text):
-                self._note(Danger("credentials", f"touches credentials: {_readable(text)}", subject_of(command)))
+                self._note(Danger("credentials", f"touches credentials: {_make_readable(text)}", subject_of(command)))
             return
         secret = next((path for path in paths if self._path_rules.is_secret(path)), None)
         if secret is not None:
@@ -411,7 +413,7 @@ class ShellExamination:
 
     def _delete_tree(self, text: str) -> None:
         whole = text.rstrip("/*") or ("/" if text.startswith("/") else ".")
-        paths = self._paths(whole)
+        paths = self._resolve_paths(whole)
         if paths is None:
             self._note(Danger("deletion", "deletes a folder whose name is computed", narrow=True))
             return
@@ -435,19 +437,19 @@ class ShellExamination:
         if script and Path(script[0]).name in self._downloads:
             self._note(Danger("code", "downloads a program and runs it", narrow=True))
 
-    def _paths(self, text: str) -> tuple[Path, ...] | None:
+    def _resolve_paths(self, text: str) -> tuple[Path, ...] | None:
         """Return all paths that a text may name here; ``None`` if unknown."""
         if text.startswith("/"):
-            return self._path_rules.paths(text)
+            return self._path_rules.resolve_paths(text)
         folders = self._walk.state.folders
         if folders is None:
-            return self._path_rules.paths(text) if text.startswith("~") else None
-        found = [self._path_rules.paths(text, folder) for folder in folders]
+            return self._path_rules.resolve_paths(text) if text.startswith("~") else None
+        found = [self._path_rules.resolve_paths(text, folder) for folder in folders]
         if any(paths is None for paths in found):
             return None
         return tuple(dict.fromkeys(path for paths in found for path in paths or ()))
 
-    def _doubt(self, reason: str) -> None:
+    def _add_doubt(self, reason: str) -> None:
         self._note(Danger("code", reason, narrow=True))
 
     def _note(self, danger: Danger) -> None:
@@ -455,7 +457,7 @@ class ShellExamination:
             self.found.append(danger)
 
 
-def _inline_code(words: tuple[ShellWord, ...]) -> tuple[ShellWord, tuple[str, ...]] | None:
+def _find_inline_code(words: tuple[ShellWord, ...]) -> tuple[ShellWord, tuple[str, ...]] | None:
     """Return the code after ``-c`` and the arguments after it; bash takes the first one that is not an option."""
     is_given, skip = False, False
     for index, word in enumerate(words[1:], 1):
@@ -473,11 +475,11 @@ def _inline_code(words: tuple[ShellWord, ...]) -> tuple[ShellWord, tuple[str, ..
     return None
 
 
-def _hidden_code(sources: Iterable[str], reason: str) -> Danger:
+def _make_hidden_code_danger(sources: Iterable[str], reason: str) -> Danger:
     if NETWORK & set(sources):
         reason = "runs code from the network"
     return Danger("code", reason, narrow=True)
 
 
-def _readable(text: str) -> str:
+def _make_readable(text: str) -> str:
     return text.replace(UNKNOWN, "…")

@@ -65,11 +65,11 @@ def find_doubts(root: Node) -> Iterator[str]:
         yield "has a part that can't be parsed"
     known: set[int] = set()
     literal: list[tuple[int, int]] = []
-    for node, depth in _descendants(root):
+    for node, depth in _iterate_descendants(root):
         if depth > _MAX_DEPTH:
             yield "nests commands too deeply to check"
             return
-        yield from _doubts_of(node)
+        yield from _find_doubts(node)
         if node.type in _RUNS:
             known.add(node.start_byte)
         elif node.type in _LITERAL:
@@ -113,18 +113,18 @@ class Expansion:
         self._state = state
         self._substitute = substitute
 
-    def words(self, node: Node, *, splits: bool = True) -> list[ShellWord]:
+    def expand_words(self, node: Node, *, splits: bool = True) -> list[ShellWord]:
         """Return the words that a node of the syntax tree expands to; none for an empty variable.
 
         Without ``splits`` it stays one word, as in assignments: no braces, no splitting of variables.
         """
-        pieces = list(self._pieces(node))
+        pieces = list(self._expand_pieces(node))
         quoted = any(piece.quoted for piece in pieces)
         sources = tuple(source for piece in pieces for source in piece.sources)
         found: list[ShellWord] = []
         if sum(len(piece.text) for piece in pieces) > _MAX_WORD_LENGTH:
             return [ShellWord(UNKNOWN, quoted, loose=True, sources=sources)]
-        texts = self._fields(pieces) if splits else ["".join(piece.text for piece in pieces)]
+        texts = self._split_fields(pieces) if splits else ["".join(piece.text for piece in pieces)]
         for text in texts:
             for braced in _expand_braces(text) if splits else [text]:
                 plain = self._expand_tilde(braced).translate(_SHOWN)
@@ -133,13 +133,13 @@ class Expansion:
                     found.append(ShellWord(plain, quoted, loose, sources))
         return found
 
-    def word(self, node: Node) -> ShellWord:
+    def expand_word(self, node: Node) -> ShellWord:
         """Return a node as one word, as in assignments and here-strings."""
-        words = self.words(node, splits=False)
+        words = self.expand_words(node, splits=False)
         sources = tuple(source for word in words for source in word.sources)
         return ShellWord(" ".join(word.text for word in words), quoted=True, sources=sources)
 
-    def document(self, text: str) -> ShellWord:
+    def expand_document(self, text: str) -> ShellWord:
         """Return a text in which only variables and substitutions are expanded, as in a here-document."""
         head = f"cat <<{_DELIMITER}\n"
         root = parse_shell(f"{head}{text}\n{_DELIMITER}\n")
@@ -148,7 +148,7 @@ class Expansion:
         for child in body.children if body is not None else ():
             if child.type in ("simple_expansion", "expansion", "command_substitution", "arithmetic_expansion"):
                 pieces.append(_Piece(_unescape_quoted(source[at : child.start_byte - len(head)])))
-                pieces += self._pieces(child)
+                pieces += self._expand_pieces(child)
                 at = child.end_byte - len(head)
         pieces.append(_Piece(_unescape_quoted(source[at:])))
         codes = [self._expand_substitution(code, quoted=True) for code in find_backquoted(text)]
@@ -168,23 +168,23 @@ class Expansion:
                 "command_substitution",
                 "process_substitution",
             ) or child.type in ("string", "concatenation", "arithmetic_expansion", "word"):
-                yield from self._pieces(child)
+                yield from self._expand_pieces(child)
             else:
                 yield from self._scan(child)
 
-    def _pieces(self, node: Node) -> Iterator[_Piece]:
+    def _expand_pieces(self, node: Node) -> Iterator[_Piece]:
         match node.type:
             case "word":
-                yield from self._bare(text_of(node))
+                yield from self._expand_bare_text(text_of(node))
             case "raw_string":
                 yield _Piece(text_of(node)[1:-1], quoted=True)
             case "ansi_c_string":
                 yield _Piece(_ANSI_ESCAPE.sub(_unescape_ansi, text_of(node)[2:-1]), quoted=True)
             case "string":
-                yield from self._string(node)
+                yield from self._expand_string(node)
             case "concatenation" | "command_name" | "translated_string":
                 for child in node.children:
-                    yield from self._pieces(child)
+                    yield from self._expand_pieces(child)
             case "simple_expansion" | "expansion":
                 yield self._expand_parameter(node)
             case "command_substitution":
@@ -196,14 +196,14 @@ class Expansion:
                 plain = not node.children or node.type == "brace_expression"
                 yield _Piece(NAME if node.type == "arithmetic_expansion" else text_of(node) if plain else UNKNOWN)
 
-    def _bare(self, text: str) -> Iterator[_Piece]:
+    def _expand_bare_text(self, text: str) -> Iterator[_Piece]:
         for code in find_backquoted(text):
             yield self._expand_substitution(code, quoted=False)
             return
         plain = re.sub(r"\\(.)", lambda found: found[1].replace("\n", "").translate(_HIDDEN), text, flags=re.DOTALL)
         yield _Piece(plain, quoted=plain != text)
 
-    def _string(self, node: Node) -> Iterator[_Piece]:
+    def _expand_string(self, node: Node) -> Iterator[_Piece]:
         """Yield the parts of a double-quoted string; in the tree, spaces next to a substitution belong to it."""
         source, at = node.text or b"", 1
         yield _Piece("", quoted=True)
@@ -211,7 +211,7 @@ class Expansion:
             if child.type == "string_content":
                 continue
             yield _Piece(_unescape_quoted(source[at : child.start_byte - node.start_byte]), quoted=True)
-            for piece in self._pieces(child):
+            for piece in self._expand_pieces(child):
                 yield _Piece(piece.text, quoted=True, sources=piece.sources)
             at = child.end_byte - node.start_byte
         yield _Piece(_unescape_quoted(source[at:-1]), quoted=True)
@@ -224,21 +224,21 @@ class Expansion:
 
     def _expand_parameter(self, node: Node) -> _Piece:
         if node.type == "simple_expansion":
-            return _Piece(self._state().value(text_of(node)[1:]), splits=True)
-        name, index, operators, operands = self._parts(node)
+            return _Piece(self._state().get_value(text_of(node)[1:]), splits=True)
+        name, index, operators, operands = self._read_parts(node)
         codes = [self._expand_substitution(code, quoted=False) for code in find_backquoted(text_of(node))]
         if codes:  # the grammar takes backquotes in here for plain text
             return _Piece(UNKNOWN, splits=True, sources=tuple(one for piece in codes for one in piece.sources))
         state = self._state()
-        value = state.value(name) if name else UNKNOWN
+        value = state.get_value(name) if name else UNKNOWN
         if index is not None:
-            value = value if index in ("@", "*") else _element(value, index)
+            value = value if index in ("@", "*") else _get_element(value, index)
         operand = "".join(operands)
         if operators[:1] == ["#"] and not operands and text_of(node).startswith("${#"):
             return _Piece(NAME)
         operator = operators[0] if operators else ""
         if operator in _DEFAULTS:
-            value = self._or_default(name, operator, value, operand)
+            value = self._apply_default(name, operator, value, operand)
         elif operator in _ALTERNATIVES:
             value = UNKNOWN if UNKNOWN in value else operand if value else ""
         elif operator in ("%", "%%", "#", "##"):
@@ -247,25 +247,25 @@ class Expansion:
             value = UNKNOWN
         return _Piece(value, splits=True)
 
-    def _parts(self, node: Node) -> tuple[str, str | None, list[str], list[str]]:
+    def _read_parts(self, node: Node) -> tuple[str, str | None, list[str], list[str]]:
         name, index, operators, operands = "", None, [], []
         for position, child in enumerate(node.children[1:-1], 1):
             if child.type in ("variable_name", "special_variable_name") and not name:
                 name = text_of(child)
             elif child.type == "subscript" and not name:
-                name, index = self._subscript(child)
+                name, index = self._read_subscript(child)
             elif node.field_name_for_child(position) == "operator":
                 operators.append(text_of(child))
             else:
-                operands.append("".join(piece.text for piece in self._pieces(child)))
+                operands.append("".join(piece.text for piece in self._expand_pieces(child)))
         return name, index, operators, operands
 
-    def _subscript(self, node: Node) -> tuple[str, str]:
+    def _read_subscript(self, node: Node) -> tuple[str, str]:
         name = next((text_of(child) for child in node.children if child.type == "variable_name"), "")
         index = node.child_by_field_name("index")
-        return name, self.word(index).text if index is not None else UNKNOWN
+        return name, self.expand_word(index).text if index is not None else UNKNOWN
 
-    def _or_default(self, name: str, operator: str, value: str, default: str) -> str:
+    def _apply_default(self, name: str, operator: str, value: str, default: str) -> str:
         is_set = name in self._state().variables or not name.isidentifier()
         if UNKNOWN in value and is_set:
             return UNKNOWN
@@ -274,7 +274,7 @@ class Expansion:
             self._state().assign(name, value)
         return value
 
-    def _fields(self, pieces: list[_Piece]) -> list[str]:
+    def _split_fields(self, pieces: list[_Piece]) -> list[str]:
         """Return the fields of a word after splitting its variables."""
         fields = [""]
         separators = self._state().variables.get("IFS", " \t\n")
@@ -297,9 +297,9 @@ class Expansion:
         found = _TILDE.match(text)
         if found is None:
             return text
-        home = self._state().value("HOME")
+        home = self._state().get_value("HOME")
         if found[1] in ("+", "-"):
-            home = self._state().value("PWD") if found[1] == "+" else UNKNOWN
+            home = self._state().get_value("PWD") if found[1] == "+" else UNKNOWN
         elif found[1]:
             home = f"{home.rpartition('/')[0]}/{found[1]}" if UNKNOWN not in home else UNKNOWN
         return home + text[found.end() :]
@@ -310,7 +310,7 @@ def find_backquoted(text: str) -> list[str]:
     return [_unescape_backquoted(code) for code in _BACKQUOTED.findall(text)]
 
 
-def _doubts_of(node: Node) -> Iterator[str]:
+def _find_doubts(node: Node) -> Iterator[str]:
     """Yield constructs that the grammar is known to misread."""
     match node.type:
         case "word" if "`" not in text_of(node) and _BARE_BREAK.search(text_of(node)):
@@ -324,7 +324,7 @@ def _doubts_of(node: Node) -> Iterator[str]:
                 yield "has backquotes that can't be parsed"
 
 
-def _descendants(root: Node) -> Iterator[tuple[Node, int]]:
+def _iterate_descendants(root: Node) -> Iterator[tuple[Node, int]]:
     waiting = [(root, 0)]
     while waiting:
         node, depth = waiting.pop()
@@ -379,7 +379,7 @@ def _unescape_ansi(found: re.Match[str]) -> str:
     return UNKNOWN if code[0] == "c" and len(code) > 1 else _ANSI.get(code, code if code in "\\'\"?" else "\\" + code)
 
 
-def _element(value: str, index: str) -> str:
+def _get_element(value: str, index: str) -> str:
     items = value.split(ITEMS)
     return items[int(index)] if UNKNOWN not in value and index.isdigit() and int(index) < len(items) else UNKNOWN
 

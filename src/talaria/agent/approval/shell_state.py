@@ -109,7 +109,7 @@ class ShellState:
         copied.functions = dict(self.functions)
         return copied
 
-    def for_child(self) -> "ShellState":
+    def copy_for_child(self) -> "ShellState":
         """Return the state of a child shell: it sees exported variables."""
         copied = self.copy()
         copied.variables = {name: value if name in self.exported else UNKNOWN for name, value in self.variables.items()}
@@ -139,7 +139,7 @@ class ShellState:
         """Change to one of some folders."""
         self.folders = folders if folders is not None and len(folders) <= _MAX_FOLDERS else None
 
-    def value(self, name: str) -> str:
+    def get_value(self, name: str) -> str:
         """Return the value of a variable or parameter, `UNKNOWN` if the code doesn't determine it."""
         if name in ("@", "*"):
             return UNKNOWN if self.arguments is None else ITEMS.join(self.arguments)
@@ -187,11 +187,11 @@ def predict_output(command: SimpleCommand, state: ShellState) -> str:
     plain = [text for text in command.arguments if not text.startswith("-")]
     match command.program:
         case "echo":
-            return _echo_output(command)
+            return _predict_echo(command)
         case "printf":
-            return _printf_output(command.arguments)
+            return _predict_printf(command.arguments)
         case "pwd":
-            return state.value("PWD")
+            return state.get_value("PWD")
         case "basename" if plain and UNKNOWN not in plain[0]:
             return Path(plain[0]).name.removesuffix(plain[1] if plain[1:] else "")
         case "dirname" if plain and UNKNOWN not in plain[0]:
@@ -202,7 +202,7 @@ def predict_output(command: SimpleCommand, state: ShellState) -> str:
             return NAME
         case name if name in _NAME_PRINTERS:
             return NAME
-    return _listing_output(command, plain)
+    return _predict_listing(command, plain)
 
 
 def predict_pipeline_output(commands: Sequence[SimpleCommand], state: ShellState) -> str:
@@ -214,13 +214,13 @@ def predict_pipeline_output(commands: Sequence[SimpleCommand], state: ShellState
 def _change_folder(state: ShellState, words: tuple[str, ...], path_rules: PathRules) -> None:
     """Change the folder; if it may not exist, the shell may also stay."""
     plain = [text for text in words if not re.match(r"-[LPe@]+$|--$", text)]
-    where = plain[0] if plain else state.value("HOME")
+    where = plain[0] if plain else state.get_value("HOME")
     if where == "-" or (state.folders is None and not where.startswith("/")):
         state.folders = None
         return
     found: list[Path] = []
     for folder in state.folders or (path_rules.folder,):
-        paths = path_rules.paths(where, folder)
+        paths = path_rules.resolve_paths(where, folder)
         if paths is None:
             state.folders = None
             return
@@ -248,7 +248,7 @@ def _declare(state: ShellState, words: tuple[str, ...]) -> None:
             state.exported.add(name)
 
 
-def _echo_output(command: SimpleCommand) -> str:
+def _predict_echo(command: SimpleCommand) -> str:
     words = list(command.arguments)
     while words and words[0] in ("-n", "-e", "-E", "-ne", "-en"):
         escapes = "e" in words.pop(0)
@@ -257,7 +257,7 @@ def _echo_output(command: SimpleCommand) -> str:
     return UNKNOWN if any(word.loose for word in command.words) else " ".join(words)
 
 
-def _printf_output(arguments: tuple[str, ...]) -> str:
+def _predict_printf(arguments: tuple[str, ...]) -> str:
     """Return the output of printf for the simplest formats."""
     if not arguments or arguments[0] == "-v":
         return UNKNOWN
@@ -267,7 +267,7 @@ def _printf_output(arguments: tuple[str, ...]) -> str:
     return arguments[1] if template == "%s" and len(arguments) == 2 else UNKNOWN
 
 
-def _listing_output(command: SimpleCommand, plain: list[str]) -> str:
+def _predict_listing(command: SimpleCommand, plain: list[str]) -> str:
     """Return what a program lists: everything in a folder, or below it."""
     program, words = command.program, command.arguments
     start = plain[0] if plain else "."

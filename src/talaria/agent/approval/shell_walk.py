@@ -51,25 +51,25 @@ class ShellWalk:
         self._seen: list[SimpleCommand] = []
         self._uncalled: dict[str, tuple[Node, ...]] = {}
         self._handlers: dict[str, Callable[[Node], None]] = {
-            "command": self._command,
+            "command": self._walk_command,
             "redirected_statement": self._run_redirected,
             "list": self._list,
-            "pipeline": self._pipeline,
-            "compound_statement": self._compound,
-            "subshell": self._subshell,
-            "negated_command": self._statements,
-            "if_statement": self._if,
-            "elif_clause": self._if,
-            "while_statement": self._while,
-            "for_statement": self._for,
+            "pipeline": self._walk_pipeline,
+            "compound_statement": self._walk_compound,
+            "subshell": self._walk_subshell,
+            "negated_command": self._walk_statements,
+            "if_statement": self._walk_if,
+            "elif_clause": self._walk_if,
+            "while_statement": self._walk_while,
+            "for_statement": self._walk_for,
             "c_style_for_statement": self._count_loop,
-            "case_statement": self._case,
-            "case_item": self._item,
-            "function_definition": self._function,
-            "variable_assignment": self._assignments,
-            "variable_assignments": self._assignments,
-            "declaration_command": self._declaration,
-            "unset_command": self._declaration,
+            "case_statement": self._walk_case,
+            "case_item": self._walk_item,
+            "function_definition": self._walk_function,
+            "variable_assignment": self._walk_assignments,
+            "variable_assignments": self._walk_assignments,
+            "declaration_command": self._walk_declaration,
+            "unset_command": self._walk_declaration,
             "test_command": self._test,
         }
 
@@ -84,23 +84,23 @@ class ShellWalk:
         for doubt in found:
             self._on_doubt(doubt)
         if not any("too " in doubt for doubt in found):
-            self._statements(root)
+            self._walk_statements(root)
         self._depth -= 1
         while self._depth == 0 and self._uncalled:
             name, bodies = self._uncalled.popitem()
-            with self.aside():
+            with self.discarding_changes():
                 self.state.arguments = None
                 self._run_bodies(name, bodies)
 
     def run_aside(self, code: str, arguments: tuple[str, ...] | None = None) -> None:
         """Walk through code in another shell, whose changes are dropped afterwards."""
-        with self.aside():
-            self.state = self.state.for_child()
+        with self.discarding_changes():
+            self.state = self.state.copy_for_child()
             self.state.arguments = arguments
             self.run(code)
 
     @contextmanager
-    def aside(self) -> Iterator[None]:
+    def discarding_changes(self) -> Iterator[None]:
         """Drop the changes made in the block."""
         before, self.state = self.state, self.state.copy()
         try:
@@ -108,7 +108,7 @@ class ShellWalk:
         finally:
             self.state = before
 
-    def calls(self, command: SimpleCommand) -> bool:
+    def walk_called_function(self, command: SimpleCommand) -> bool:
         """Walk through the function that a command calls, if it does; return whether it recurses endlessly."""
         bodies = self.state.functions.get(command.program)
         if not bodies:
@@ -128,25 +128,25 @@ class ShellWalk:
         self._locals.append({})
         before = self.state.copy() if len(bodies) > 1 else None
         for body in bodies:
-            self._statement(body)
+            self._walk_statement(body)
         if before is not None:
             self.state.merge(before)
         self._calls.pop()
         self.state.variables.update(self._locals.pop())
 
-    def _statements(self, node: Node) -> None:
+    def _walk_statements(self, node: Node) -> None:
         children = node.children
         for index, child in enumerate(children):
             if child.type in _IGNORED:
                 continue
             following = children[index + 1].type if index + 1 < len(children) else ""
             if following == "&":
-                with self.aside():
-                    self._statement(child)
+                with self.discarding_changes():
+                    self._walk_statement(child)
             else:
-                self._statement(child)
+                self._walk_statement(child)
 
-    def _statement(self, node: Node) -> None:
+    def _walk_statement(self, node: Node) -> None:
         self._steps += 1
         if self._steps == _MAX_STEPS:
             self._on_doubt("runs too many commands to check")
@@ -156,14 +156,14 @@ class ShellWalk:
         if handler is not None:
             handler(node)
         elif node.is_error or node.type in ("program", "do_group", "else_clause"):
-            self._statements(node)
+            self._walk_statements(node)
         elif node.is_named:
             self._expansion.scan(node)
             for child in node.children:
                 if child.type in self._handlers:
-                    self._statement(child)
+                    self._walk_statement(child)
 
-    def _command(self, node: Node, outer: Sequence[Redirect] = (), extra: Sequence[ShellWord] = ()) -> None:
+    def _walk_command(self, node: Node, outer: Sequence[Redirect] = (), extra: Sequence[ShellWord] = ()) -> None:
         """Run a simple command; ``outer`` and ``extra`` are redirections and words outside of its node."""
         words: list[ShellWord] = []
         assignments: list[tuple[str, str]] = []
@@ -175,7 +175,7 @@ class ShellWalk:
             elif child.type.endswith("_redirect"):
                 stdin = self._redirect(child, redirects, words) or stdin
             elif len(words) < _MAX_WORDS:
-                words += self._expansion.words(child)
+                words += self._expansion.expand_words(child)
             else:
                 self._on_doubt("has too many words to check")
                 break
@@ -207,27 +207,27 @@ class ShellWalk:
                 stdin = self._redirect(child, redirects, extra) or stdin
         self.state.input = stdin or before
         if body is not None and body.type == "command":
-            self._command(body, redirects, extra)
+            self._walk_command(body, redirects, extra)
         else:
             self._run(SimpleCommand((), tuple(redirects), self.state.input))
             if body is not None:
-                self._statement(body)
+                self._walk_statement(body)
         self.state.input = before
         for child in others:
             if child.type == "heredoc_redirect":
-                self._continuation(child)
+                self._walk_continuation(child)
 
     def _redirect(self, node: Node, redirects: list[Redirect], words: list[ShellWord]) -> ShellInput | None:
         """Record a redirection; return the input it gives to the command, if any."""
         if node.type == "herestring_redirect":
-            word = self._expansion.word(node.children[-1])
+            word = self._expansion.expand_word(node.children[-1])
             return ShellInput(word.text, word.sources)
         if node.type == "heredoc_redirect":
-            return self._document(node, redirects, words)
+            return self._read_document(node, redirects, words)
         operator = next((text_of(one) for one in node.children if one.type[:1] in "<>&"), ">")
         targets = node.children_by_field_name("destination")
         for index, target in enumerate(targets):
-            expanded = self._expansion.words(target)
+            expanded = self._expansion.expand_words(target)
             if index:  # the grammar takes the words after a redirection for more targets
                 words += expanded
                 continue
@@ -237,7 +237,7 @@ class ShellWalk:
                 return ShellInput(UNKNOWN, sources, "" if sources else expanded[0].text)
         return None
 
-    def _document(self, node: Node, redirects: list[Redirect], words: list[ShellWord]) -> ShellInput:
+    def _read_document(self, node: Node, redirects: list[Redirect], words: list[ShellWord]) -> ShellInput:
         body = next((text_of(one) for one in node.children if one.type == "heredoc_body"), "")
         source = text_of(node)
         start = source.find("\n") + 1
@@ -249,48 +249,48 @@ class ShellWalk:
             if child.type in ("file_redirect", "herestring_redirect"):
                 self._redirect(child, redirects, words)
             elif node.field_name_for_child(index) == "argument":
-                words += self._expansion.words(child)
+                words += self._expansion.expand_words(child)
         if is_literal_document(node):
             return ShellInput(body, ("cat",))
-        word = self._expansion.document(body)
+        word = self._expansion.expand_document(body)
         return ShellInput(word.text, ("cat", *word.sources))
 
-    def _continuation(self, node: Node) -> None:
+    def _walk_continuation(self, node: Node) -> None:
         """Run what follows a here-document on its first line: the rest of a pipeline or of a list."""
         for index, child in enumerate(node.children):
             if child.type == "pipeline":
-                stdin = self._output_of(self._seen[-1:])
-                self._pipe([one for one in child.children if one.is_named], stdin)
+                stdin = self._predict_output(self._seen[-1:])
+                self._walk_stages([one for one in child.children if one.is_named], stdin)
             elif node.field_name_for_child(index) == "right":
                 before = self.state.copy()
-                self._statement(child)
+                self._walk_statement(child)
                 self.state.merge(before)
 
     def _list(self, node: Node) -> None:
         left, right = node.children[0], node.children[-1]
         before = self.state.folders
-        self._statement(left)
+        self._walk_statement(left)
         after = self.state.copy()
         if node.children[1].type == "&&" and left.type == "command" and text_of(left.children[0]) == "cd":
             reached = self.state.folders
             if reached is not None and before is not None and len(reached) > 1:
                 self.state.folders = reached[:1]
         if right is not left:
-            self._statement(right)
+            self._walk_statement(right)
         self.state.merge(after)
 
-    def _pipeline(self, node: Node) -> None:
-        self._pipe([child for child in node.children if child.is_named and child.type != "comment"], self.state.input)
+    def _walk_pipeline(self, node: Node) -> None:
+        self._walk_stages([one for one in node.children if one.is_named and one.type != "comment"], self.state.input)
 
-    def _pipe(self, parts: list[Node], stdin: ShellInput | None) -> None:
+    def _walk_stages(self, parts: list[Node], stdin: ShellInput | None) -> None:
         for part in parts:
-            with self.aside():
+            with self.discarding_changes():
                 self.state.input = stdin
                 count = len(self._seen)
-                self._statement(part)
-                stdin = self._output_of(self._seen[count:], stdin)
+                self._walk_statement(part)
+                stdin = self._predict_output(self._seen[count:], stdin)
 
-    def _output_of(self, commands: Sequence[SimpleCommand], stdin: ShellInput | None = None) -> ShellInput:
+    def _predict_output(self, commands: Sequence[SimpleCommand], stdin: ShellInput | None = None) -> ShellInput:
         """Return the output of commands, as the input of the next."""
         sources = (*(stdin.sources if stdin else ()), *(command.program for command in commands))
         text = predict_output(commands[0], self.state) if len(commands) == 1 else UNKNOWN
@@ -300,7 +300,7 @@ class ShellWalk:
         """Run the code of a substitution; return its output, as far as known."""
         seen, self._seen = self._seen, []
         stdin = self.state.input
-        with self.aside():
+        with self.discarding_changes():
             if isinstance(code, str):
                 self.run(code)
             else:
@@ -308,7 +308,7 @@ class ShellWalk:
                 if redirect is not None:
                     self._run_redirected(code)
                 else:
-                    self._statements_inside(code)
+                    self._walk_inner_statements(code)
             inner, self._seen = self._seen, seen
             self.state.input = stdin
             last = inner[-1:] if all(one.program in (*_MOVES, "pwd") for one in inner) else inner
@@ -316,27 +316,27 @@ class ShellWalk:
         self._seen += inner
         return ShellWord(text.strip("\n"), sources=tuple(one.program for one in inner) or ("",))
 
-    def _statements_inside(self, node: Node) -> None:
+    def _walk_inner_statements(self, node: Node) -> None:
         for index, child in enumerate(node.children):
             if 0 < index < len(node.children) - 1 and child.type not in _IGNORED:
-                self._statement(child)
+                self._walk_statement(child)
 
-    def _compound(self, node: Node) -> None:
+    def _walk_compound(self, node: Node) -> None:
         if node.children and node.children[0].type == "((":
             self._expansion.scan(node)
             self._assign_counters(text_of(node))
         else:
-            self._statements(node)
+            self._walk_statements(node)
 
     def _assign_counters(self, text: str) -> None:
         for found in _ARITHMETIC_ASSIGNMENT.finditer(text):
             self.state.assign(found[1] or found[2], NAME)
 
-    def _subshell(self, node: Node) -> None:
-        with self.aside():
-            self._statements(node)
+    def _walk_subshell(self, node: Node) -> None:
+        with self.discarding_changes():
+            self._walk_statements(node)
 
-    def _if(self, node: Node) -> None:
+    def _walk_if(self, node: Node) -> None:
         """Walk through the conditions in order, and through each branch independently."""
         ends: list[ShellState] = []
         is_branch = False
@@ -348,36 +348,36 @@ class ShellWalk:
                 if is_branch:
                     ends.append(self.state)
                     is_branch, self.state = False, saved
-                ends += self._clause(child)
+                ends += self._walk_clause(child)
             elif child.type not in _IGNORED and child.is_named:
-                self._statement(child)
+                self._walk_statement(child)
         if is_branch:
             ends.append(self.state)
             self.state = saved
         for end in ends:
             self.state.merge(end)
 
-    def _clause(self, node: Node) -> list[ShellState]:
+    def _walk_clause(self, node: Node) -> list[ShellState]:
         saved, ended = self.state, False
         for child in node.children:
             if child.type in ("then", "else"):
                 saved, self.state, ended = self.state, self.state.copy(), True
             elif child.type not in _IGNORED and child.is_named:
-                self._statement(child)
+                self._walk_statement(child)
         end, self.state = self.state, saved
         return [end] if ended else []
 
-    def _while(self, node: Node) -> None:
+    def _walk_while(self, node: Node) -> None:
         before = self.state.copy()
         self._forget_assigned(node)
         for child in node.children:
             if child.is_named and child.type not in _IGNORED:
-                self._statement(child)
+                self._walk_statement(child)
         self.state.merge(before)
 
-    def _for(self, node: Node) -> None:
+    def _walk_for(self, node: Node) -> None:
         name = text_of(node.child_by_field_name("variable") or node)
-        values = [word for value in node.children_by_field_name("value") for word in self._expansion.words(value)]
+        values = [word for one in node.children_by_field_name("value") for word in self._expansion.expand_words(one)]
         body = node.child_by_field_name("body")
         before = self.state.copy()
         self._forget_assigned(node)
@@ -387,7 +387,7 @@ class ShellWalk:
         for text in rounds or [UNKNOWN]:
             self.state.assign(name, text)
             if body is not None:
-                self._statement(body)
+                self._walk_statement(body)
         self.state.assign(name, UNKNOWN)
         self.state.merge(before)
 
@@ -398,29 +398,29 @@ class ShellWalk:
         self._assign_counters(text_of(node).partition("))")[0])
         body = node.child_by_field_name("body")
         if body is not None:
-            self._statement(body)
+            self._walk_statement(body)
         self.state.merge(before)
 
-    def _case(self, node: Node) -> None:
+    def _walk_case(self, node: Node) -> None:
         value = node.child_by_field_name("value")
         if value is not None:
-            self._expansion.words(value)
+            self._expansion.expand_words(value)
         before = self.state.copy()
         for child in node.children:
             if child.type == "case_item":
                 end = self.state
                 self.state = before.copy()
-                self._item(child)
+                self._walk_item(child)
                 self.state.merge(end)
 
-    def _item(self, node: Node) -> None:
+    def _walk_item(self, node: Node) -> None:
         for index, child in enumerate(node.children):
             if node.field_name_for_child(index) == "value":
-                self._expansion.words(child)
+                self._expansion.expand_words(child)
             elif child.is_named:
-                self._statement(child)
+                self._walk_statement(child)
 
-    def _function(self, node: Node) -> None:
+    def _walk_function(self, node: Node) -> None:
         name, body = node.child_by_field_name("name"), node.child_by_field_name("body")
         if name is None or body is None:
             self._on_doubt("has a function that can't be parsed")
@@ -431,7 +431,7 @@ class ShellWalk:
         known = self.state.functions.get(text_of(name), ())
         self.state.functions[text_of(name)] = self._uncalled[text_of(name)] = (*known, body)
 
-    def _assignments(self, node: Node) -> None:
+    def _walk_assignments(self, node: Node) -> None:
         for child in node.children if node.type == "variable_assignments" else [node]:
             name, value = self._read_assignment(child)
             self._run(SimpleCommand((), assignments=((name, value),), input=self.state.input))
@@ -446,35 +446,35 @@ class ShellWalk:
         if value is None:
             text = ""
         elif value.type == "array":
-            items = [word for child in value.children[1:-1] for word in self._expansion.words(child)]
+            items = [word for child in value.children[1:-1] for word in self._expansion.expand_words(child)]
             text = ITEMS.join(word.text for word in items) if not any(word.loose for word in items) else UNKNOWN
         else:
-            text = self._expansion.word(value).text
+            text = self._expansion.expand_word(value).text
         if name is not None and name.type == "subscript":
             text = UNKNOWN
         if any(child.type == "+=" for child in node.children):
-            text = self.state.value(plain) + text
+            text = self.state.get_value(plain) + text
         self.evaluate(text)
         return plain, text
 
     def evaluate(self, text: str) -> None:
         """Run the substitutions in a text that arithmetic may evaluate later."""
         if "$(" in text or "`" in text:
-            with self.aside():
-                self._expansion.document(text)
+            with self.discarding_changes():
+                self._expansion.expand_document(text)
 
-    def _declaration(self, node: Node) -> None:
+    def _walk_declaration(self, node: Node) -> None:
         words = [ShellWord(text_of(node.children[0]))]
         for child in node.children[1:]:
             if child.type == "variable_assignment":
                 name, value = self._read_assignment(child)
                 if self._locals and words[0].text in ("local", "declare", "typeset"):
-                    self._locals[-1].setdefault(name, self.state.value(name))
+                    self._locals[-1].setdefault(name, self.state.get_value(name))
                 value = UNKNOWN if "{" in text_of(child) else value  # braces are expanded here, unlike in assignments
                 self.state.assign(name, value)
                 words.append(ShellWord(f"{name}={value}", quoted=True))
             else:
-                words += self._expansion.words(child)
+                words += self._expansion.expand_words(child)
         self._run(SimpleCommand(tuple(words), input=self.state.input))
 
     def _forget_assigned(self, node: Node) -> None:

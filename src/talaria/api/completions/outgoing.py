@@ -126,7 +126,7 @@ class CompletionCollector:
             return make_server_problem(self.end.text, _BAD_GATEWAY, code="turn_failed")
         return make_server_problem(INTERRUPTED, _UNAVAILABLE, code="ending") if self.end is None else None
 
-    def counted(self) -> CompletionUsage:
+    def build_usage(self) -> CompletionUsage:
         """Return the usage."""
         used = self.usage
         return CompletionUsage(
@@ -137,12 +137,12 @@ class CompletionCollector:
             completion_tokens_details=CompletionDetails(used.reasoning_tokens),
         )
 
-    def completion(self, model: str) -> ChatCompletion:
+    def build_completion(self, model: str) -> ChatCompletion:
         """Return the complete answer."""
         text = self.final
         choice = Choice(AnswerMessage(text, annotations=self.list_annotations(text)), self.finish_reason)
         return ChatCompletion(
-            id=new_completion_id(), created=_get_timestamp(), model=model, choices=(choice,), usage=self.counted()
+            id=new_completion_id(), created=_get_timestamp(), model=model, choices=(choice,), usage=self.build_usage()
         )
 
     def _format_links(self, text: str) -> str:
@@ -177,11 +177,11 @@ class ChunkEncoder:
         """Return the first chunk, with the role."""
         return self._encode_choice(ChunkChoice(Delta(role="assistant", content="")))
 
-    def words(self, text: str) -> bytes:
+    def encode_text(self, text: str) -> bytes:
         """Return a chunk of text."""
         return self._before + _encode(text) + self._after
 
-    def news(self, event: ToolCalled | ToolAnswered, *, named: bool) -> bytes:
+    def encode_tool_progress(self, event: ToolCalled | ToolAnswered, *, named: bool) -> bytes:
         """Return tool progress: in an empty chunk, or as a separate event."""
         tool_event = _describe_tool(event)
         if named:
@@ -191,15 +191,17 @@ class ChunkEncoder:
     def end(self, answer: CompletionCollector) -> bytes:
         """Return the final chunks."""
         if answer.problem is not None:
-            return self.broken(answer.problem)
+            return self.encode_error(answer.problem)
         delta = Delta(annotations=answer.list_annotations(answer.text))
         last = self._encode_choice(ChunkChoice(delta, answer.finish_reason))
         used = (
-            _encode_chunk(msgspec.structs.replace(self._blank, usage=answer.counted())) if self._include_usage else b""
+            _encode_chunk(msgspec.structs.replace(self._blank, usage=answer.build_usage()))
+            if self._include_usage
+            else b""
         )
         return last + used + DONE
 
-    def broken(self, problem: Problem) -> bytes:
+    def encode_error(self, problem: Problem) -> bytes:
         """Return the error chunk of a failed answer."""
         return format_sse(_encode(wrap_problem(problem))) + DONE
 

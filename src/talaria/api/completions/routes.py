@@ -201,14 +201,14 @@ class CompletionRoutes:
         if problem is not None:
             problem.headers |= headers
             raise problem
-        return make_json_reply(answer.completion(body.model), headers=headers)
+        return make_json_reply(answer.build_completion(body.model), headers=headers)
 
     async def _build_request(
-        self, request: ApiRequest, body: CreateCompletion, parsed: CompletionInput, heard: CompletionCollector
+        self, request: ApiRequest, body: CreateCompletion, parsed: CompletionInput, collector: CompletionCollector
     ) -> TurnRequest:
         """Return the turn to run: in the named session, in the one with this history, or in a new one.
 
-        ``heard`` gets its events.
+        ``collector`` gets its events.
         """
         caller, model = request.caller.name, await self._models.resolve(body.model)
         named = request.headers.get(SESSION_HEADER, "")
@@ -218,7 +218,7 @@ class CompletionRoutes:
         target_id = SessionId(session_id) if session_id else new_session_id()
         past_messages = () if session_id else await convert_history(parsed.history, self._image_store, target_id)
         store_fingerprint = partial(
-            _store_fingerprint, caller=caller, parsed=parsed, heard=heard, streamed=bool(body.stream)
+            _store_fingerprint, caller=caller, parsed=parsed, collector=collector, streamed=bool(body.stream)
         )
         return TurnRequest(
             message=await convert_message(parsed.last, self._image_store, target_id),
@@ -228,7 +228,7 @@ class CompletionRoutes:
             history=past_messages,
             model=model,
             ended=None if named else store_fingerprint,
-            heard=heard.take,
+            on_event=collector.take,
         )
 
     async def _find_session(self, caller: ApiCaller, parsed: CompletionInput) -> str:
@@ -268,12 +268,12 @@ class _CompletionStream:
             async for event in self._turn:
                 new = self._answer.take(event)
                 if new:
-                    yield self._chunks.words(new)
+                    yield self._chunks.encode_text(new)
                 elif isinstance(event, ToolCalled | ToolAnswered) and not self._hides_tools:
-                    yield self._chunks.news(event, named=self._names_tool_events)
+                    yield self._chunks.encode_tool_progress(event, named=self._names_tool_events)
             last = self._chunks.end(self._answer)
         except TalariaError as error:
-            last = self._chunks.broken(to_problem(error))
+            last = self._chunks.encode_error(to_problem(error))
         yield last
 
     @property
@@ -310,13 +310,13 @@ def _store_fingerprint(
     *,
     caller: str,
     parsed: CompletionInput,
-    heard: CompletionCollector,
+    collector: CompletionCollector,
     streamed: bool,
 ) -> None:
     """Store the fingerprint by which the next request, with this history, finds the session."""
     session = tx.sessions.get(result.session_id)
     if not isinstance(result.end, TurnAnswered) or session is None:
         return
-    reply = heard.compose_streamed() if streamed else heard.compose_final(result.end)
+    reply = collector.compose_streamed() if streamed else collector.compose_final(result.end)
     digest = compute_fingerprint(caller, parsed.instructions, (*parsed.history, parsed.last), reply)
     HISTORY_DIGEST.write(tx, result.session_id, session.message_count, digest)

@@ -174,13 +174,13 @@ class AgentTool(Struct, frozen=True):
             definitions = found["$defs"]
             schema = definitions.pop(found["$ref"].rpartition("/")[2])
             schema = {**schema, **({"$defs": definitions} if definitions else {})}
-        parts = self._parts()
+        parts = self._list_path_parts()
         properties = {**{name: {"type": "string"} for name in parts}, **schema.get("properties", {})}
         return {**schema, "properties": properties, "required": [*parts, *schema.get("required", ())]}
 
     async def call(self, arguments: Mapping[str, Any], caller: ApiCaller) -> str:
         """Call the route for a caller and return its reply as JSON; raises its errors."""
-        parts = {name: str(arguments.get(name, "")) for name in self._parts()}
+        parts = {name: str(arguments.get(name, "")) for name in self._list_path_parts()}
         if not all(parts.values()):
             raise NotFound(f"{', '.join(name for name, value in parts.items() if not value)} is missing.")
         rest = {name: value for name, value in arguments.items() if name not in parts}
@@ -196,7 +196,7 @@ class AgentTool(Struct, frozen=True):
         request.body = b"" if self.route.method == "GET" else msgspec.json.encode(rest)
         return (await self.route.handler(request)).body.decode()
 
-    def _parts(self) -> list[str]:
+    def _list_path_parts(self) -> list[str]:
         return [part.strip("{}") for part in self.route.path.split("/") if part.startswith("{")]
 
 

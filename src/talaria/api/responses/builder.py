@@ -54,7 +54,7 @@ class ResponseBuilder:
             self._next_number += 1
         return fresh
 
-    def whole(self) -> Response:
+    def build_response(self) -> Response:
         """Return the response with its complete items."""
         return structs.replace(self.response, output=self._items.done)
 
@@ -79,15 +79,15 @@ class ResponseBuilder:
             case events.TextDelta(text):
                 yield from self._add(text)
             case events.ReasoningDelta(text):
-                yield from self._think(text)
+                yield from self._add_thought(text)
             case events.MessageCompleted(text):
                 yield from self._complete(text)
             case events.ToolStarted(call_id, name, arguments):
                 yield from self._close()
-                yield from self._items.tool_called(call_id, name, arguments)
+                yield from self._items.start_tool_call(call_id, name, arguments)
             case events.ToolCompleted(call_id, _, output, failed, _, files):
                 self._files += files
-                yield from self._items.tool_answered(call_id, output, failed=failed)
+                yield from self._items.end_tool_call(call_id, output, failed=failed)
             case _:
                 return
 
@@ -102,17 +102,17 @@ class ResponseBuilder:
     def _add(self, text: str) -> Iterable[ResponseEvent]:
         if not isinstance(self._open, MessageBuilder):
             yield from self._close()
-            self._open = self._items.words()
-            yield from self._open.begun()
+            self._open = self._items.start_message()
+            yield from self._open.begin()
         yield from self._open.add(text)
 
-    def _think(self, text: str) -> Iterable[ResponseEvent]:
+    def _add_thought(self, text: str) -> Iterable[ResponseEvent]:
         if not self._thoughts:
             return
         if not isinstance(self._open, ReasoningBuilder):
             yield from self._close()
-            self._open = self._items.thoughts()
-            yield from self._open.begun()
+            self._open = self._items.start_reasoning()
+            yield from self._open.begin()
         yield from self._open.add(text)
 
     def _complete(self, text: str) -> Iterable[ResponseEvent]:
@@ -137,27 +137,27 @@ class ResponseBuilder:
     def _end(self, event: events.RunEnd, at: float) -> Iterable[ResponseEvent]:
         match event:
             case events.RunCompleted(text):
-                if text and not self._items.says(text):
+                if text and not self._items.is_last_message(text):
                     yield from self._complete(text)
                 yield from self._close()
                 if self._files:
                     yield from self._complete(", ".join(file.filename for file in self._files))
                 self._items.mark_final()
-                self.response = structs.replace(self.whole(), status="completed", completed_at=at)
+                self.response = structs.replace(self.build_response(), status="completed", completed_at=at)
                 yield wire.Completed(response=self.response)
             case events.RunFailed(error, "out_of_budget"):
                 yield from self._complete(error)
                 why = IncompleteDetails("max_output_tokens")
-                self.response = structs.replace(self.whole(), status="incomplete", incomplete_details=why)
+                self.response = structs.replace(self.build_response(), status="incomplete", incomplete_details=why)
                 yield wire.Incomplete(response=self.response)
             case events.RunFailed(error):
                 yield from self._close()
                 failure = ResponseError("server_error", error)
-                self.response = structs.replace(self.whole(), status="failed", error=failure)
+                self.response = structs.replace(self.build_response(), status="failed", error=failure)
                 yield wire.Failed(response=self.response)
             case events.RunStopped():
                 yield from self._close()
-                self.response = structs.replace(self.whole(), status="cancelled")
+                self.response = structs.replace(self.build_response(), status="cancelled")
                 yield wire.Incomplete(response=self.response)
             case _:
                 assert_never(event)
@@ -192,7 +192,7 @@ class _ItemBuilder:
         """Restart its text; nothing is emitted twice."""
         self.text = ""
 
-    def fresh(self, text: str) -> str:
+    def take_new_text(self, text: str) -> str:
         """Add text and return the part to emit: none while it repeats or contradicts what was emitted."""
         self.text += text
         if not self.text.startswith(self._sent):
@@ -209,7 +209,7 @@ class MessageBuilder(_ItemBuilder):
         super().__init__(item_id, index)
         self.files: tuple[ApiFile, ...] = ()
 
-    def begun(self) -> Iterable[ResponseEvent]:
+    def begin(self) -> Iterable[ResponseEvent]:
         """Return the events of its start."""
         item = OutputMessage(self.id, "in_progress", ())
         yield wire.ItemAdded(output_index=self.index, item=item)
@@ -217,10 +217,10 @@ class MessageBuilder(_ItemBuilder):
 
     def add(self, text: str) -> Iterable[ResponseEvent]:
         """Return the events for more text."""
-        if new := self.fresh(text):
+        if new := self.take_new_text(text):
             yield wire.TextDeltaAdded(item_id=self.id, output_index=self.index, content_index=0, delta=new)
 
-    def done(self) -> tuple[OutputItem, list[ResponseEvent]]:
+    def finish(self) -> tuple[OutputItem, list[ResponseEvent]]:
         """Return the complete message and its final events."""
         annotations = tuple(FilePath(file.id, len(self.text), file.filename) for file in self.files)
         part = OutputText(self.text, annotations)
@@ -240,17 +240,17 @@ class MessageBuilder(_ItemBuilder):
 class ReasoningBuilder(_ItemBuilder):
     """Growing reasoning."""
 
-    def begun(self) -> Iterable[ResponseEvent]:
+    def begin(self) -> Iterable[ResponseEvent]:
         """Return the events of its start."""
         yield wire.ItemAdded(output_index=self.index, item=ReasoningItem(self.id, (), "in_progress"))
         yield wire.SummaryPartAdded(item_id=self.id, output_index=self.index, summary_index=0, part=SummaryText(""))
 
     def add(self, text: str) -> Iterable[ResponseEvent]:
         """Return the events for more of it."""
-        if new := self.fresh(text):
+        if new := self.take_new_text(text):
             yield wire.SummaryAdded(item_id=self.id, output_index=self.index, summary_index=0, delta=new)
 
-    def done(self) -> tuple[OutputItem, list[ResponseEvent]]:
+    def finish(self) -> tuple[OutputItem, list[ResponseEvent]]:
         """Return the complete reasoning and its final events."""
         part = SummaryText(self.text)
         end_events: list[ResponseEvent] = [
@@ -275,7 +275,7 @@ class OutputItems:
         interrupted = {index: structs.replace(use, status="incomplete") for index, use in self._calls.values()}
         return tuple(item for _, item in sorted((self._done | interrupted).items()))
 
-    def says(self, text: str) -> bool:
+    def is_last_message(self, text: str) -> bool:
         """Return whether this is the last message."""
         output_messages = [item for _, item in sorted(self._done.items()) if isinstance(item, OutputMessage)]
         return bool(output_messages) and "".join(part.text for part in output_messages[-1].content) == text
@@ -286,24 +286,24 @@ class OutputItems:
         if last is not None:
             self._done[last] = structs.replace(self._done[last], phase="final_answer")
 
-    def words(self) -> MessageBuilder:
+    def start_message(self) -> MessageBuilder:
         """Start a message."""
-        return MessageBuilder(*self._next_id("msg"))
+        return MessageBuilder(*self._take_next_id("msg"))
 
-    def thoughts(self) -> ReasoningBuilder:
+    def start_reasoning(self) -> ReasoningBuilder:
         """Start reasoning."""
-        return ReasoningBuilder(*self._next_id("rs"))
+        return ReasoningBuilder(*self._take_next_id("rs"))
 
     def close(self, builder: MessageBuilder | ReasoningBuilder) -> Iterable[ResponseEvent]:
         """Add a complete item and return its events."""
-        item, end_events = builder.done()
+        item, end_events = builder.finish()
         self._done[builder.index] = item
         yield from end_events
         yield wire.ItemDone(output_index=builder.index, item=item)
 
-    def tool_called(self, call_id: str, name: str, arguments: str) -> Iterable[ResponseEvent]:
+    def start_tool_call(self, call_id: str, name: str, arguments: str) -> Iterable[ResponseEvent]:
         """Return the events of a tool's start."""
-        item_id, index = self._next_id("mcp")
+        item_id, index = self._take_next_id("mcp")
         use = ToolUse(item_id, name, arguments, "in_progress")
         self._calls[call_id] = index, use
         yield wire.ItemAdded(output_index=index, item=structs.replace(use, arguments=""))
@@ -311,7 +311,7 @@ class OutputItems:
         yield wire.ArgumentsAdded(item_id=item_id, output_index=index, delta=arguments)
         yield wire.ArgumentsDone(item_id=item_id, output_index=index, arguments=arguments)
 
-    def tool_answered(self, call_id: str, output: str, *, failed: bool) -> Iterable[ResponseEvent]:
+    def end_tool_call(self, call_id: str, output: str, *, failed: bool) -> Iterable[ResponseEvent]:
         """Return the events of a tool's end."""
         index, use = self._calls.pop(call_id, (None, None))
         if index is None or use is None:
@@ -325,6 +325,6 @@ class OutputItems:
         self._done[index] = use
         yield wire.ItemDone(output_index=index, item=use)
 
-    def _next_id(self, kind: str) -> tuple[str, int]:
+    def _take_next_id(self, kind: str) -> tuple[str, int]:
         index, self._count = self._count, self._count + 1
         return f"{kind}_{self._name}_{index}", index

@@ -30,7 +30,7 @@ class ResponseRecorder:
         self._thoughts = thoughts
         self._turn_events: list[TurnEvent] = []
 
-    def hear(self, event: TurnEvent) -> None:
+    def handle_event(self, event: TurnEvent) -> None:
         """Process an event that is part of a response."""
         last = self._turn_events[-1] if self._turn_events else None
         if isinstance(event, TextAdded) and isinstance(last, TextAdded):
@@ -38,7 +38,7 @@ class ResponseRecorder:
         elif not isinstance(event, ToolProgressed):
             self._turn_events.append(event)
 
-    def composed(self, end: TurnEnd) -> Response:
+    def compose_response(self, end: TurnEnd) -> Response:
         """Return the complete response."""
         self.ended_at = self.ended_at or time.time()
         tracker = ResponseTracker(self._response, thoughts=self._thoughts)
@@ -63,7 +63,7 @@ class ResponseTracker:
 
     def take(self, event: TurnEvent, at: float) -> list[ResponseEvent]:
         """Return the stream events for a turn event."""
-        new_events: list[RunEvent] = [one for one in self._mapper.tell(event) if not isinstance(one, TurnStarted)]
+        new_events: list[RunEvent] = [one for one in self._mapper.map_event(event) if not isinstance(one, TurnStarted)]
         if isinstance(event, TurnEnd):
             new_events.append(to_run_end(event))
             self.is_over = True

@@ -196,7 +196,7 @@ def build_response(tx: Transaction, run: ApiRun) -> Response:
         for event in page:
             builder.take(decode_event(event), event.at.timestamp())
         after = page[-1].seq
-    return builder.whole()
+    return builder.build_response()
 
 
 def get_current_response(tx: Transaction, stored: StoredResponse, record: ResponseRecord) -> Response:

@@ -115,7 +115,7 @@ class ResponseRoutes:
                   reply_type=DeletedResponse, scope="chat", tag=_TAG),
             Route(method="POST", path=f"{one}/cancel", handler=self._cancel, summary="Cancel a response",
                   reply_type=Response, repeatable=True, scope="chat", tag=_TAG),
-            Route(method="GET", path=f"{one}/input_items", handler=self._items, summary="List input items",
+            Route(method="GET", path=f"{one}/input_items", handler=self._list_items, summary="List input items",
                   asks=ItemsQuery, reply_type=InputItems, scope="chat", tag=_TAG),
         )  # fmt: skip
 
@@ -202,7 +202,7 @@ class ResponseRoutes:
             model=task.model,
             begun=partial(_on_turn_start, task=task),
             ended=partial(_store_response, task=task, recorder=recorder) if task.record.response.store else None,
-            heard=recorder.hear,
+            on_event=recorder.handle_event,
         )
 
     async def _queue(self, task: _Task, caller: ApiCaller, headers: Mapping[str, str], *, streamed: bool) -> Reply:
@@ -245,7 +245,7 @@ class ResponseRoutes:
         )
 
     async def _show(self, request: ApiRequest) -> Reply:
-        asked, name = request.asked(ResponseQuery), request.parts["response_id"]
+        asked, name = request.parse_query(ResponseQuery), request.parts["response_id"]
         stored, record = await self._store.read(lambda tx: response_store.find_response(tx, name, request.caller))
         headers = {SESSION_HEADER: stored.session_id}
         if asked.stream:
@@ -275,8 +275,8 @@ class ResponseRoutes:
         stored, record = await self._store.read(lambda tx: response_store.find_response(tx, name, request.caller))
         return make_json_reply(await self._store.read(lambda tx: get_current_response(tx, stored, record)))
 
-    async def _items(self, request: ApiRequest) -> Reply:
-        asked, name = request.asked(ItemsQuery), request.parts["response_id"]
+    async def _list_items(self, request: ApiRequest) -> Reply:
+        asked, name = request.parse_query(ItemsQuery), request.parts["response_id"]
         _, record = await self._store.read(lambda tx: response_store.find_response(tx, name, request.caller))
         return make_json_reply(response_store.page_items(record.items, asked.order, asked.after, asked.limit))
 
@@ -300,7 +300,9 @@ def _is_busy(tx: Transaction, name: str, caller: ApiCaller) -> bool:
 
 def _store_response(tx: Transaction, result: TurnResult, *, task: _Task, recorder: ResponseRecorder) -> None:
     last = tx.messages.last(result.session_id, 1)
-    record = structs.replace(task.record, response=recorder.composed(result.end), upto=last[-1].seq if last else 0)
+    record = structs.replace(
+        task.record, response=recorder.compose_response(result.end), upto=last[-1].seq if last else 0
+    )
     response_store.put_response(tx, result.session_id, record, task.conversation)
 
 

@@ -200,7 +200,7 @@ class RunEventMapper:
         self._open_calls: dict[str, str] = {}
         self._questions: list[str] = []
 
-    def copied(self) -> "RunEventMapper":
+    def copy(self) -> "RunEventMapper":
         """Return an independent copy."""
         copy = RunEventMapper()
         copy.messages, copy._text = self.messages, self._text
@@ -228,7 +228,7 @@ class RunEventMapper:
                 case _:
                     pass
 
-    def tell(self, event: TurnEvent) -> list[RunEvent]:
+    def map_event(self, event: TurnEvent) -> list[RunEvent]:
         """Return the run events for a turn event."""
         match event:
             case events.TextAdded(text):
@@ -237,7 +237,7 @@ class RunEventMapper:
             case events.ReasoningAdded(text):
                 return [*self._close_calls(), ReasoningDelta(text)]
             case events.TurnAnswered() | events.TurnStopped() | events.TurnOutOfBudget() | events.TurnFailed():
-                return [*self._close_questions(), *self._close_calls(), *self.said()]
+                return [*self._close_questions(), *self._close_calls(), *self.complete_message()]
             case events.ModelCalled(model, usage, context, context_limit):
                 return [*self._close_calls(), ModelUsed(model, usage, context, context_limit)]
             case events.TurnBegan(turn_id):
@@ -245,13 +245,13 @@ class RunEventMapper:
             case events.Noticed(text):
                 return [Notice(text)]
             case events.PersonJoined(text):
-                return [*self.said(), InputJoined(text)]
+                return [*self.complete_message(), InputJoined(text)]
             case events.ApprovalAsked(number, tool, summary, reason):
                 self._questions.append(number)
-                return [*self.said(), ApprovalRequested(number, tool, summary, reason)]
+                return [*self.complete_message(), ApprovalRequested(number, tool, summary, reason)]
             case events.QuestionAsked(number, question, choices):
                 self._questions.append(number)
-                return [*self.said(), RunQuestionAsked(number, question, choices)]
+                return [*self.complete_message(), RunQuestionAsked(number, question, choices)]
             case _:
                 return self._map_tool_event(event)
 
@@ -260,14 +260,14 @@ class RunEventMapper:
         """Return the state of the run: it waits while a question is open."""
         return "waiting" if self._questions else "running"
 
-    def closed(self, question_id: str) -> list[RunEvent]:
+    def close_question(self, question_id: str) -> list[RunEvent]:
         """Return the events for a closed question."""
         if question_id not in self._questions:
             return []
         self._questions.remove(question_id)
         return [RunQuestionClosed(question_id)]
 
-    def said(self, text: str = "") -> list[RunEvent]:
+    def complete_message(self, text: str = "") -> list[RunEvent]:
         """Return the event for a completed message, if there is one, from its deltas or its full text."""
         whole, self._text = text or self._text, ""
         if not whole:
@@ -280,14 +280,14 @@ class RunEventMapper:
         self._text = ""
         return self._close_questions()
 
-    def started(self, call_id: str, name: str, arguments: str, summary: str) -> list[RunEvent]:
+    def start_call(self, call_id: str, name: str, arguments: str, summary: str) -> list[RunEvent]:
         """Return the event for a tool call, unless it was emitted: after a crash a call may be repeated."""
         if call_id in self._started_calls:
             return []
         self._started_calls[call_id] = self._open_calls[call_id] = name
         return [ToolStarted(call_id, name, arguments, summary)]
 
-    def completed(self, result: ToolResult, seconds: float) -> list[RunEvent]:
+    def complete_call(self, result: ToolResult, seconds: float) -> list[RunEvent]:
         """Return the event for a tool result, unless it was emitted."""
         name = self._open_calls.pop(result.call_id, None)
         if name is None:
@@ -307,11 +307,11 @@ class RunEventMapper:
             case events.ToolRefused() | events.StoreBlocked():
                 return []
             case events.ToolCalled(call, summary):
-                return [*self.said(), *self.started(call.id, call.name, call.arguments, summary)]
+                return [*self.complete_message(), *self.start_call(call.id, call.name, call.arguments, summary)]
             case events.ToolProgressed(call_id, text):
                 return [ToolProgress(call_id, text)]
             case events.ToolAnswered(result, _, seconds):
-                return self.completed(result, seconds)
+                return self.complete_call(result, seconds)
             case _:
                 assert_never(event)
 

@@ -25,7 +25,7 @@ from talaria.core.errors import StoreError
 from talaria.core.events import ReasoningAdded, TextAdded, ToolProgressed, TurnBegan, TurnEnd, TurnEvent
 from talaria.core.ids import SessionId, TurnId, new_id
 from talaria.core.messages import Usage
-from talaria.runtime.turn_log import model_steps
+from talaria.runtime.turn_log import read_model_steps
 
 _RETRY_SECONDS = 1.0
 _PAUSE_FACTOR, _MIN_PAUSE, _MAX_PAUSE = (
@@ -47,13 +47,13 @@ RecordedEvent = TurnEvent | ClosedQuestion
 
 
 class _Pending(Struct, frozen=True):
-    """Events not written yet, after ``told`` written ones; ``mapper`` is the state before them.
+    """Events not written yet, after ``written_count`` written ones; ``mapper`` is the state before them.
 
     It is replaced as a whole, so that another thread sees a consistent state.
     """
 
     turn_events: list[RecordedEvent]
-    told: int = 0
+    written_count: int = 0
     mapper: RunEventMapper | None = None
 
 
@@ -86,9 +86,11 @@ class _TurnRecord:
         self._mapped_count = len(self.pending.turn_events)
         return _map_events(mapper, self.pending.turn_events, position), mapper
 
-    def mark_written(self, told: int, mapper: RunEventMapper) -> None:
+    def mark_written(self, written_count: int, mapper: RunEventMapper) -> None:
         """Drop the written events."""
-        self.pending = _Pending(self.pending.turn_events[self._mapped_count :], self.pending.told + told, mapper)
+        self.pending = _Pending(
+            self.pending.turn_events[self._mapped_count :], self.pending.written_count + written_count, mapper
+        )
         self._mapped_count = 0
 
 
@@ -128,7 +130,7 @@ class RunRecorder:
         """Call ``callback`` whenever `run_id` of a new turn becomes known."""
         self._on_run_known = callback
 
-    def hear(self, event: RecordedEvent) -> None:
+    def handle_event(self, event: RecordedEvent) -> None:
         """Process an event of a turn; its end comes with `take_note`."""
         if isinstance(event, TurnBegan):
             self._record = _TurnRecord(event.turn_id)
@@ -149,8 +151,8 @@ class RunRecorder:
         if position is None:
             return
         pending = record.pending
-        told = _map_events(_make_mapper(pending, position), [*pending.turn_events, result.end], position)
-        self._append(tx, position, pending.told, told)
+        run_events = _map_events(_make_mapper(pending, position), [*pending.turn_events, result.end], position)
+        self._append(tx, position, pending.written_count, run_events)
         close_link(tx, result.session_id)
         run = tx.runs.get(position.run_id)
         if run is not None:
@@ -193,29 +195,35 @@ class RunRecorder:
                 self._on_run_known()
         position = record.position
         if position is not None:  # otherwise the turn of another surface, in the same session
-            before, (told, mapper) = record.pending.told, record.map_pending(position)
-            await self._store.write(lambda tx: self._append_and_move(tx, record, before, told, mapper.state))
-            record.mark_written(len(told), mapper)
+            before, (run_events, mapper) = record.pending.written_count, record.map_pending(position)
+            await self._store.write(lambda tx: self._append_and_move(tx, record, before, run_events, mapper.state))
+            record.mark_written(len(run_events), mapper)
 
     def _link_turn(self, tx: Transaction, record: _TurnRecord) -> StreamPosition | None:
         return link_turn(tx, self._session_id, record.turn_id, record.id, self._resume_point)
 
     def _append_and_move(
-        self, tx: Transaction, record: _TurnRecord, before: int, told: Sequence[RunEvent], state: ApiRunState
+        self, tx: Transaction, record: _TurnRecord, before: int, run_events: Sequence[RunEvent], state: ApiRunState
     ) -> None:
         position = record.position
-        if position is not None and self._append(tx, position, before, told, record=record.id):
+        if position is not None and self._append(tx, position, before, run_events, record=record.id):
             tx.runs.move(position.run_id, state)
 
     def _append(
-        self, tx: Transaction, position: StreamPosition, before: int, told: Sequence[RunEvent], *, record: str = ""
+        self,
+        tx: Transaction,
+        position: StreamPosition,
+        before: int,
+        run_events: Sequence[RunEvent],
+        *,
+        record: str = "",
     ) -> bool:
         """Append missing events after the first ones, unless another process records this turn now."""
         last = tx.events.append(make_stream_name(position.run_id), ())  # which also locks out other writers
         link = read_link(tx, self._session_id)
         if record and (link is None or link.record != record):
             return False
-        missing = told[last - position.base - before :]
+        missing = run_events[last - position.base - before :]
         if missing:
             append_events(tx, position.run_id, self._session_id, missing)
         return bool(missing)
@@ -223,26 +231,26 @@ class RunRecorder:
 
 def _sum_usage(tx: Transaction, turn_id: TurnId) -> Usage:
     """Return the usage of a turn's model calls."""
-    used = [step.usage for step in model_steps(tx, turn_id)]
+    used = [step.usage for step in read_model_steps(tx, turn_id)]
     return Usage(**{name: sum(getattr(one, name) for one in used) for name in Usage.__struct_fields__})
 
 
 def _map_events(
     mapper: RunEventMapper, turn_events: Sequence[RecordedEvent], position: StreamPosition | None
 ) -> list[RunEvent]:
-    told: list[RunEvent] = []
+    run_events: list[RunEvent] = []
     for event in turn_events:
         if isinstance(event, ClosedQuestion):
-            told += mapper.closed(event.id)
+            run_events += mapper.close_question(event.id)
         elif not (isinstance(event, TurnBegan) and position is not None and position.resumed):
-            told += mapper.tell(event)
-    return told
+            run_events += mapper.map_event(event)
+    return run_events
 
 
 def _make_mapper(pending: _Pending, position: StreamPosition) -> RunEventMapper:
     """Return a mapper with the state after the emitted events."""
     if pending.mapper is not None:
-        return pending.mapper.copied()
+        return pending.mapper.copy()
     mapper = RunEventMapper()
-    mapper.recall(position.told)
+    mapper.recall(position.reported)
     return mapper

@@ -57,7 +57,7 @@ class RunRoutes:
                   scope="chat", tag=_TAG),
             Route(method="GET", path=one, handler=self._show, summary="Retrieve a run", reply_type=Run,
                   scope="chat", tag=_TAG),
-            Route(method="GET", path=f"{one}/events", handler=self._events, summary="Stream a run's events",
+            Route(method="GET", path=f"{one}/events", handler=self._stream_events, summary="Stream a run's events",
                   asks=EventsQuery, events=RunEvent, lasting=True, used_headers=(_LAST_EVENT,), scope="chat", tag=_TAG),
             Route(method="POST", path=f"{one}/approval", handler=self._decide, summary="Answer a run's question",
                   takes=RunDecision, reply_type=Run, repeatable=True, scope="chat", tag=_TAG),
@@ -94,9 +94,9 @@ class RunRoutes:
     async def _show(self, request: ApiRequest) -> Reply:
         return make_json_reply(await self._store.read(lambda tx: to_run(tx, self._find_run(tx, request))))
 
-    async def _events(self, request: ApiRequest) -> Reply:
+    async def _stream_events(self, request: ApiRequest) -> Reply:
         run = await self._store.read(lambda tx: self._find_run(tx, request))
-        after = _parse_last_event(request.headers.get(_LAST_EVENT), request.asked(EventsQuery).after)
+        after = _parse_last_event(request.headers.get(_LAST_EVENT), request.parse_query(EventsQuery).after)
         follower = self._followers.follow(run.id, after)
         return make_event_reply(_RunStream(follower), headers={SESSION_HEADER: run.session_id})
 

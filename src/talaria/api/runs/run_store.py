@@ -240,7 +240,9 @@ def stop_run(tx: Transaction, run: ApiRun) -> bool:
     if run.state in END_STATES:
         return False
     waiting = [
-        item.id for item in tx.inbox.unsettled(run.session_id) if _is_pending_message(item.external_id, item.state, run)
+        item.id
+        for item in tx.inbox.list_unsettled(run.session_id)
+        if _is_pending_message(item.external_id, item.state, run)
     ]
     idle = not tx.turns.find(run.session_id, running=True, limit=1)
     if waiting or (run.state == "waiting" and idle):

@@ -208,7 +208,7 @@ class RunWorker:
         def work(tx: Transaction) -> None:
             runs = [run for run in tx.runs.open() if run.session_id == session_id]
             names = {run.id for run in runs}
-            items = [item for item in tx.inbox.unsettled(session_id) if item.external_id in names]
+            items = [item for item in tx.inbox.list_unsettled(session_id) if item.external_id in names]
             tx.inbox.settle([item.id for item in items if item.state == "waiting"])
             for run in runs:
                 end_run(tx, run, RunFailed(str(to_problem(error)), "failed"))
@@ -234,9 +234,9 @@ class _RunListener:
         self._stopped: set[str] = set()
         self._asked_questions: asyncio.Queue[str] = asyncio.Queue()
 
-    def hear(self, event: RecordedEvent) -> None:
+    def handle_event(self, event: RecordedEvent) -> None:
         """Process an event of the session."""
-        self.recorder.hear(event)
+        self.recorder.handle_event(event)
         if isinstance(event, ApprovalAsked | QuestionAsked):
             self._asked_questions.put_nowait(event.id)
 
@@ -255,8 +255,8 @@ class _RunListener:
                 group.create_task(self._report_closed(await self._asked_questions.get()))
 
     async def _report_closed(self, question_id: str) -> None:
-        await self._questions.closed(question_id)
-        self.recorder.hear(ClosedQuestion(question_id))
+        await self._questions.wait_until_closed(question_id)
+        self.recorder.handle_event(ClosedQuestion(question_id))
 
     @property
     def _questions(self) -> Questions:
@@ -280,7 +280,7 @@ def _has_work(tx: Transaction, session_id: SessionId) -> bool:
     if session_id in tx.completions.waiting() and is_delivery_target(tx, session_id, ""):
         lock_reports(tx, session_id)
         queue_reports_if_idle(tx, session_id)
-    return bool(tx.inbox.unsettled(session_id) or tx.turns.find(session_id, running=True, limit=1))
+    return bool(tx.inbox.list_unsettled(session_id) or tx.turns.find(session_id, running=True, limit=1))
 
 
 def reconcile_run(tx: Transaction, run: ApiRun) -> RunEnd | None:
@@ -308,7 +308,7 @@ def reconcile_run(tx: Transaction, run: ApiRun) -> RunEnd | None:
 
 
 def _is_unfinished(tx: Transaction, run: ApiRun) -> bool:
-    is_queued = any(item.external_id == run.id for item in tx.inbox.unsettled(run.session_id))
+    is_queued = any(item.external_id == run.id for item in tx.inbox.list_unsettled(run.session_id))
     return is_queued or bool(tx.turns.find(run.session_id, running=True, limit=1))
 
 

@@ -26,7 +26,7 @@ def has_background_work(tx: Transaction, session_id: SessionId) -> bool:
     """Move pending reports to the inbox, and return whether there were any or more will come."""
     if not is_delivery_target(tx, session_id, ""):
         return False  # reported in the chat where the session is now
-    if queue_reports(tx, session_id) or any(item.kind == WAKE for item in tx.inbox.unsettled(session_id)):
+    if queue_reports(tx, session_id) or any(item.kind == WAKE for item in tx.inbox.list_unsettled(session_id)):
         return True
     watched = (process for process in list_processes(tx, session_id) if process.notify or process.patterns)
     return any(process.is_alive for process in watched) or bool(list_background(tx, session_id))
@@ -67,11 +67,11 @@ class ResumePoint(Struct, frozen=True):
 
 
 class StreamPosition(Struct, frozen=True):
-    """Position of a recorder: after ``base`` in the stream of a run, and after the events already ``told``."""
+    """Position of a recorder: after ``base`` in the stream of a run, and after the events already ``reported``."""
 
     run_id: str
     base: int
-    told: tuple[RunEvent, ...] = ()
+    reported: tuple[RunEvent, ...] = ()
     resumed: bool = False
 
 
@@ -108,8 +108,8 @@ def link_turn(
         if not link.record:
             return None
         if link.record != record:
-            told = tuple(_iterate_reported(tx, run_id, link.first))
-            return _resume_turn(tx, session_id, link, told, record, resume_point or ResumePoint(turn_id, 0, 0))
+            reported = tuple(_iterate_reported(tx, run_id, link.first))
+            return _resume_turn(tx, session_id, link, reported, record, resume_point or ResumePoint(turn_id, 0, 0))
         before = tuple(_iterate_reported(tx, run_id, link.first, link.base))
         return StreamPosition(run_id, link.base, before, resumed=bool(before))
     tx.runs.move(run_id, "running")
@@ -153,20 +153,20 @@ def _resume_turn(
     tx: Transaction,
     session_id: SessionId,
     link: TurnLink,
-    told: tuple[RunEvent, ...],
+    reported: tuple[RunEvent, ...],
     record: str,
     resume_point: ResumePoint,
 ) -> StreamPosition:
     """Write events for unreported steps of an interrupted turn, and its resumption."""
     mapper = RunEventMapper()
-    mapper.recall(told)
-    begun = [] if told else [TurnStarted(link.turn_id)]
+    mapper.recall(reported)
+    begun = [] if reported else [TurnStarted(link.turn_id)]
     unreported = _iterate_unreported(tx, session_id, resume_point, mapper)
     more = [*begun, *unreported, *mapper.restart(), TurnResumed(link.turn_id)]
     base = append_events(tx, link.run_id, session_id, more)
     tx.runs.move(link.run_id, "running")
     _write_link(tx, session_id, TurnLink(link.turn_id, link.run_id, record, link.first, base))
-    return StreamPosition(link.run_id, base, (*told, *more), resumed=True)
+    return StreamPosition(link.run_id, base, (*reported, *more), resumed=True)
 
 
 def _iterate_unreported(
@@ -182,17 +182,17 @@ def _iterate_unreported(
         elif text := next(texts, ""):
             messages += 1
             if messages > known:
-                yield from mapper.said(text)
+                yield from mapper.complete_message(text)
 
 
 def _iterate_unreported_call(step: Step, mapper: RunEventMapper) -> Iterator[RunEvent]:
     record = _decode_call(step.request)
     call = record.call
-    yield from mapper.started(call.id, call.name, call.arguments, record.summary)
+    yield from mapper.start_call(call.id, call.name, call.arguments, record.summary)
     if step.result is not None and step.ended_at is not None:
         result = _decode_result(step.result)
         seconds = (step.ended_at - step.started_at).total_seconds()
-        yield from mapper.completed(result, seconds)
+        yield from mapper.complete_call(result, seconds)
 
 
 def _list_texts(tx: Transaction, session_id: SessionId, count: int, last_seq: int) -> Sequence[str]:
@@ -200,11 +200,11 @@ def _list_texts(tx: Transaction, session_id: SessionId, count: int, last_seq: in
     reach = 4 * count + 8
     while True:
         stored = tx.messages.last(session_id, reach)
-        said = [one.message for one in stored if one.message.role == "assistant" and one.seq <= last_seq]
-        if len(said) >= count or len(stored) < reach:
+        replies = [one.message for one in stored if one.message.role == "assistant" and one.seq <= last_seq]
+        if len(replies) >= count or len(stored) < reach:
             break
         reach *= 4
-    return [_get_text(message) for message in (said[-count:] if count else [])]
+    return [_get_text(message) for message in (replies[-count:] if count else [])]
 
 
 def _get_text(message: Message) -> str:

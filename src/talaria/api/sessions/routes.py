@@ -236,8 +236,9 @@ class SessionRoutes:
                   reply_type=SessionView, tag=_TAG),
             Route(method="DELETE", path=one, handler=self._delete, summary="Delete a session", scope="admin",
                   reply_type=DeletedSession, tag=_TAG),
-            Route(method="GET", path=f"{one}/messages", handler=self._messages, summary="List a session's messages",
-                  scope="read", asks=MessagesQuery, reply_type=MessageList, tag=_TAG),
+            Route(method="GET", path=f"{one}/messages", handler=self._list_messages,
+                  summary="List a session's messages", scope="read", asks=MessagesQuery,
+                  reply_type=MessageList, tag=_TAG),
             Route(method="POST", path=f"{one}/fork", handler=self._fork, summary="Branch a session",
                   scope="admin", takes=ForkRequest, reply_type=SessionView, status=201, repeatable=True, tag=_TAG),
             Route(method="POST", path=f"{one}/move", handler=self._move, summary="Hand off a session to a chat",
@@ -245,7 +246,7 @@ class SessionRoutes:
         )  # fmt: skip
 
     async def _list(self, request: ApiRequest) -> Reply:
-        asked = request.asked(SessionsQuery)
+        asked = request.parse_query(SessionsQuery)
         found = await self._store.read(lambda tx: _find_page(tx, asked))
         shown = found[: asked.limit]
         more = len(found) > len(shown)
@@ -253,7 +254,7 @@ class SessionRoutes:
         return make_json_reply(SessionList([to_session_view(one) for one in shown], more, next_cursor))
 
     async def _search(self, request: ApiRequest) -> Reply:
-        asked = request.asked(SessionSearchQuery)
+        asked = request.parse_query(SessionSearchQuery)
         query = SearchQuery(
             text=asked.q,
             source=asked.source,
@@ -267,8 +268,8 @@ class SessionRoutes:
     async def _show(self, request: ApiRequest) -> Reply:
         return make_json_reply(await self._store.read(lambda tx: _build_view(tx, request.parts["session_id"])))
 
-    async def _messages(self, request: ApiRequest) -> Reply:
-        asked, name = request.asked(MessagesQuery), request.parts["session_id"]
+    async def _list_messages(self, request: ApiRequest) -> Reply:
+        asked, name = request.parse_query(MessagesQuery), request.parts["session_id"]
         found = await self._store.read(
             lambda tx: tx.messages.load(_require_session(tx, name).id, after=asked.after, limit=asked.limit + 1)
         )

@@ -72,7 +72,7 @@ def _is_own_session(tx: Transaction, session: Session, caller: ApiCaller) -> boo
 class PoolListener(Protocol):
     """The consumer of the turns of a pooled session."""
 
-    def hear(self, event: TurnEvent) -> None:
+    def handle_event(self, event: TurnEvent) -> None:
         """Take an event of the session."""
 
     def take_note(self, tx: Transaction, result: TurnResult) -> None:
@@ -90,7 +90,7 @@ class _TurnRelay:
         self._listener: PoolListener | None = None
 
     @contextmanager
-    def attached(self, listener: PoolListener) -> Iterator[None]:
+    def attach_listener(self, listener: PoolListener) -> Iterator[None]:
         """Relay turn ends to ``listener`` within the block."""
         self._listener = listener
         try:
@@ -136,9 +136,9 @@ class PooledSession:
     @contextmanager
     def listening(self, listener: PoolListener) -> Iterator[None]:
         """Deliver events and turn ends to ``listener`` within the block; the caller holds ``lock``."""
-        unsubscribe = self.chat.events.subscribe(listener.hear)
+        unsubscribe = self.chat.events.subscribe(listener.handle_event)
         try:
-            with self._relay.attached(listener):
+            with self._relay.attach_listener(listener):
                 yield
         finally:
             unsubscribe()

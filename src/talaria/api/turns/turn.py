@@ -71,7 +71,7 @@ class TurnEventQueue:
             self._closed, self._error = True, error
             self._wake()
 
-    async def ready(self) -> bool:
+    async def wait_for_event(self) -> bool:
         """Wait for an event; return ``False`` at the end, or raise the error that ended the queue."""
         while not self._events and not self._closed:
             self._waiting = asyncio.get_running_loop().create_future()
@@ -80,14 +80,14 @@ class TurnEventQueue:
             raise self._error
         return bool(self._events)
 
-    async def next(self) -> TurnEvent | None:
+    async def get_next_event(self) -> TurnEvent | None:
         """Return the next event; ``None`` at the end, or raise the error that ended the queue."""
-        return self._events.popleft() if await self.ready() else None
+        return self._events.popleft() if await self.wait_for_event() else None
 
     async def drain(self) -> None:
         """Discard events until the queue ends, with or without an error."""
         with suppress(TalariaError):
-            while await self.next() is not None:
+            while await self.get_next_event() is not None:
                 pass
 
     def _wake(self) -> None:
@@ -105,8 +105,8 @@ class TurnRequest(Struct, frozen=True, kw_only=True):
     With a ``session_id`` that session continues. Otherwise a new one starts, with ``instructions`` in its prompt and
     ``history`` as its transcript, under ``new_id`` if that is given. Without a ``message`` the pending messages of the
     session are processed. ``begun`` runs in the transaction that stores the message, ``ended`` in the one that ends its
-    turn; both may run again, so they must have no effects but on the store. ``heard`` is called with each event as it
-    happens, before the reader gets it.
+    turn; both may run again, so they must have no effects but on the store. ``on_event`` is called with each event as
+    it happens, before the reader gets it.
     """
 
     message: Message | None
@@ -117,7 +117,7 @@ class TurnRequest(Struct, frozen=True, kw_only=True):
     model: str = ""
     begun: OnTurnStart | None = None
     ended: OnTurnEnd | None = None
-    heard: Callable[[TurnEvent], object] | None = None
+    on_event: Callable[[TurnEvent], object] | None = None
 
 
 class ApiTurnState(enum.Enum):
@@ -164,16 +164,16 @@ class ApiTurn:
             self._start(pooled)
             self._stack = stack.pop_all()
         try:
-            await self._queue.ready()  # the message is stored then, and its turn runs
+            await self._queue.wait_for_event()  # the message is stored then, and its turn runs
         except BaseException:
-            await self._leave()
+            await self._release_session()
             raise
         return self
 
     async def __aexit__(self, *error: object) -> None:
-        await self._leave()
+        await self._release_session()
 
-    async def _leave(self) -> None:
+    async def _release_session(self) -> None:
         """Release the session; a turn that has not ended is stopped first.
 
         That happens in a task of its own, so that it is completed even if the caller is cancelled.
@@ -185,10 +185,10 @@ class ApiTurn:
             await asyncio.shield(self._session_pool.jobs.create_task(self._stop_and_release()))
 
     async def __aiter__(self) -> AsyncIterator[TurnEvent]:
-        while (event := await self._queue.next()) is not None:
+        while (event := await self._queue.get_next_event()) is not None:
             yield event
 
-    def hear(self, event: TurnEvent) -> None:
+    def handle_event(self, event: TurnEvent) -> None:
         """Queue the events of this turn; skip those of turns before it."""
         if self._state is ApiTurnState.ENDED:
             return
@@ -228,7 +228,7 @@ class ApiTurn:
             await conversation.run_pending_turns()
 
     def _is_unfinished(self, tx: Transaction) -> bool:
-        return bool(tx.inbox.unsettled(self.session_id) or tx.turns.find(self.session_id, running=True, limit=1))
+        return bool(tx.inbox.list_unsettled(self.session_id) or tx.turns.find(self.session_id, running=True, limit=1))
 
     def _start(self, pooled: PooledSession) -> None:
         """Have the message stored in the transaction that begins its turn."""
@@ -277,7 +277,7 @@ class ApiTurn:
     async def _watch(self, conversation: SessionRunner) -> None:
         """End this turn when the session becomes idle, whether or not its events arrived."""
         try:
-            await conversation.settled()
+            await conversation.wait_until_idle()
         except TalariaError as error:
             self._end(error)
             await self._withdraw()
@@ -294,8 +294,8 @@ class ApiTurn:
 
     def _forward(self, event: TurnEvent) -> None:
         self._queue.put(event)
-        if self._request.heard is not None:
-            self._request.heard(event)
+        if self._request.on_event is not None:
+            self._request.on_event(event)
 
     def _end(self, error: TalariaError | None = None) -> None:
         self._state = ApiTurnState.ENDED
@@ -321,7 +321,7 @@ class ApiTurn:
             await self._store.write(self._settle_pending)
 
     def _settle_pending(self, tx: Transaction) -> None:
-        unsettled = tx.inbox.unsettled(self.session_id)
+        unsettled = tx.inbox.list_unsettled(self.session_id)
         tx.inbox.settle([one.id for one in unsettled if one.state == "waiting" and one.external_id == self._message_id])
 
     def _forget_unstored(self) -> None:

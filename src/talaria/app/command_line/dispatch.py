@@ -5,7 +5,13 @@ from argparse import SUPPRESS
 from typing import Any
 
 from talaria.app.command_line.services import ProcessServices
-from talaria.app.command_line.subcommands import SUBCOMMANDS, Subcommand, find_subcommand, overview, version
+from talaria.app.command_line.subcommands import (
+    SUBCOMMANDS,
+    Subcommand,
+    find_subcommand,
+    format_overview,
+    format_version,
+)
 from talaria.cli.parser import USAGE_ERROR, Parser
 from talaria.core.files import restrict_umask
 from talaria.core.lazy import load_module
@@ -27,7 +33,7 @@ def build_parser(subcommand: Subcommand) -> Parser:
     parser = Parser(prog=f"talaria {subcommand.name}", description=f"{subcommand.summary}.")
     load_subcommand(subcommand).add_arguments(parser)
     if subcommand.name == DEFAULT:  # so that `talaria --verson` gets a suggestion
-        parser.add_argument("--version", action="version", version=version(), help=SUPPRESS)
+        parser.add_argument("--version", action="version", version=format_version(), help=SUPPRESS)
     return parser
 
 
@@ -53,10 +59,10 @@ def _split_options(argv: list[str]) -> tuple[list[str], list[str]]:
 
 def _run_without_subcommand(options: list[str]) -> int:
     if {"-V", "--version"}.intersection(options):
-        sys.stdout.write(f"{version()}\n")
+        sys.stdout.write(f"{format_version()}\n")
         return 0
     if {"-h", "--help"}.intersection(options):
-        sys.stdout.write(f"{overview()}\n")
+        sys.stdout.write(f"{format_overview()}\n")
         return 0
     return _run_subcommand(options, [DEFAULT])
 
@@ -84,18 +90,18 @@ def _is_question(before: list[str], argv: list[str]) -> bool:
     if " " in argv[0].strip() or not _CHAT_OPTIONS.isdisjoint(before):
         return True
     non_options = [word for word in argv if not word.startswith("-")]
-    return len(non_options) > 1 and not _nearest(argv[0], similarity=_VERY_SIMILAR)
+    return len(non_options) > 1 and not _find_nearest(argv[0], similarity=_VERY_SIMILAR)
 
 
 def _report_unknown(name: str) -> int:
-    nearest = _nearest(name, similarity=_SIMILAR)
+    nearest = _find_nearest(name, similarity=_SIMILAR)
     hint = f"Did you mean `talaria {nearest}`?" if nearest else "`talaria help` lists the commands."
     ask = "" if nearest else f" To ask the agent, use `talaria chat {name}`."
     sys.stderr.write(f"talaria: There is no command `{name}`. {hint}{ask}\n")
     return USAGE_ERROR
 
 
-def _nearest(name: str, *, similarity: float) -> str:
-    from talaria.settings.errors import nearest  # noqa: PLC0415 (loaded for an unknown command)
+def _find_nearest(name: str, *, similarity: float) -> str:
+    from talaria.settings.errors import find_nearest  # noqa: PLC0415 (loaded for an unknown command)
 
-    return nearest(name, [subcommand.name for subcommand in SUBCOMMANDS], similarity=similarity)
+    return find_nearest(name, [subcommand.name for subcommand in SUBCOMMANDS], similarity=similarity)

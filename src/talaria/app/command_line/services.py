@@ -56,7 +56,7 @@ class ProcessServices:
             if isinstance(stream, TextIOWrapper):
                 stream.reconfigure(errors="backslashreplace")
         streams = (sys.stdin, sys.stdout, sys.stderr)
-        return Terminal(streams, self.environment, color=self._color, preference=self._preferred_color())
+        return Terminal(streams, self.environment, color=self._color, preference=self._get_preferred_color())
 
     @cached_property
     def environment(self) -> Mapping[str, str]:
@@ -161,7 +161,7 @@ class ProcessServices:
 
         return read_secrets(self.profile, self.environment)
 
-    def _preferred_color(self) -> str:
+    def _get_preferred_color(self) -> str:
         """Return the colour setting, or ``auto`` if the settings are invalid, so that errors can be shown."""
         try:
             return self.settings().cli.color

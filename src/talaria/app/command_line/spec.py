@@ -15,11 +15,11 @@ def read_command_line() -> CommandSpec:
         path=root.path,
         summary=root.summary,
         options=(*root.options, version),
-        actions=(*subcommands, _help_command(root)),
+        actions=(*subcommands, _make_help_command(root)),
     )
 
 
-def _help_command(root: CommandSpec) -> CommandSpec:
+def _make_help_command(root: CommandSpec) -> CommandSpec:
     topic = Argument(name="COMMAND", choices=tuple(entry.name for entry in SUBCOMMANDS), help="the command to explain")
     return CommandSpec(
         path=("talaria", "help"), summary="Explain a command", options=root.options, positionals=(topic,)

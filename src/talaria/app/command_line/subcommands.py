@@ -184,12 +184,12 @@ def find_subcommand(name: str) -> Subcommand | None:
     return next((entry for entry in SUBCOMMANDS if entry.name == name), None)
 
 
-def version() -> str:
+def format_version() -> str:
     """Return the output of ``--version``."""
     return f"talaria {__version__}"
 
 
-def overview() -> str:
+def format_overview() -> str:
     """Return the output of ``--help``: every subcommand by group, the options and the environment."""
     groups = groupby(SUBCOMMANDS, key=lambda entry: entry.group)
     sections = [

@@ -17,7 +17,7 @@ from msgspec import structs
 from talaria.access.policy import may_speak
 from talaria.app.application import TalariaApplication
 from talaria.app.gateway.media import open_media
-from talaria.app.platforms import account_secret, enabled_platforms, find_network, open_platform
+from talaria.app.platforms import account_secret, find_network, list_enabled_platforms, open_platform
 from talaria.app.session.workspaces import make_served_folder
 from talaria.app.settings_reload import follow_settings
 from talaria.commands.command import Command, select_usable_commands
@@ -148,7 +148,7 @@ async def serve_gateway(
     async with SupervisedTaskGroup() as jobs, AsyncExitStack() as stack:
         patience = application.settings.gateway.drain_seconds
         builder = _Builder(application, jobs, stack, RestartControl(application.store, stop, patience))
-        lines = [builder.line(platform) for platform in builder.platforms()]
+        lines = [builder.build_pipeline(platform) for platform in builder.open_platforms()]
         chats = builder.chats
         gateway = GatewaySupervisor(
             application.store,
@@ -156,7 +156,7 @@ async def serve_gateway(
             lines,
             chats,
             services=[
-                *builder.watchers(lines),
+                *builder.list_watchers(lines),
                 *_open_schedule_services(application, jobs, stack),
                 partial(follow_restart_requests, application.store, stop),
             ],
@@ -166,10 +166,10 @@ async def serve_gateway(
         gateway.missing = builder.missing
         gateway.models, gateway.mask = application.models.health, application.mask
         first = await gateway.presence.claim(as_worker=as_worker)
-        application.processes.attend(jobs, stack, always=True)
+        application.processes.supervise_within(jobs, stack, always=True)
         stack.push_async_callback(chats.close)
         health = StatusServer(gateway, application.store, jobs, application.mask)
-        await stack.enter_async_context(health.served(application.settings.gateway.port))
+        await stack.enter_async_context(health.serve(application.settings.gateway.port))
         if application.settings.api.enabled:
             await _serve_api(application, gateway, jobs, stack)
         with _record_shutdown(application, gateway, stop):
@@ -297,12 +297,12 @@ class _Builder:
         self.chats.limit_to_platforms(self._platforms)
         self.folder = make_served_folder(application.settings, application.profile)
 
-    def platforms(self) -> Sequence[Platform]:
+    def open_platforms(self) -> Sequence[Platform]:
         """Open every configured network; those that fail are left out and reported as missing.
 
         Raises `Refused` if none could be opened and the API is not enabled.
         """
-        names = enabled_platforms(self._application.settings, self._application.secrets)
+        names = list_enabled_platforms(self._application.settings, self._application.secrets)
         opened = []
         for name in names:
             try:
@@ -322,7 +322,7 @@ class _Builder:
     def _lock_account(self, name: str) -> None:
         """Lock the account of a network for this gateway on this machine."""
         application = self._application
-        network, find = find_network(application.settings, name), self._secret_finder(name)
+        network, find = find_network(application.settings, name), self._make_secret_finder(name)
         groups = BUILT_IN_PLATFORMS[network].secrets if network in BUILT_IN_PLATFORMS else ()
         secrets = [next(filter(None, map(find, group)), "") for group in groups]
         if secrets:
@@ -332,12 +332,12 @@ class _Builder:
                 raise Refused(f"{name} has the same token as another account of this gateway; give it its own")
             self._used.add((network, *secrets))
 
-    def _secret_finder(self, name: str) -> Callable[[str], str | None]:
+    def _make_secret_finder(self, name: str) -> Callable[[str], str | None]:
         """Return a function that finds the secrets of an account."""
         application = self._application
         return lambda secret: application.secrets.get(account_secret(application.settings, name, secret))
 
-    def line(self, platform: Platform) -> NetworkPipeline:
+    def build_pipeline(self, platform: Platform) -> NetworkPipeline:
         """Return the pipeline of a network in both directions."""
         application = self._application
         outage = OutageNotices()
@@ -385,7 +385,7 @@ class _Builder:
         )
         return NetworkPipeline(network, delivery, dispatcher)
 
-    def watchers(self, lines: Sequence[NetworkPipeline]) -> list[Callable[[], Coroutine[Any, Any, None]]]:
+    def list_watchers(self, lines: Sequence[NetworkPipeline]) -> list[Callable[[], Coroutine[Any, Any, None]]]:
         """Return the background services that run in parallel with the networks."""
         application, chats = self._application, self.chats
         networks, zone = lambda: application.settings.platforms, lambda: application.zone
@@ -393,7 +393,11 @@ class _Builder:
             application.store, chats, {line.network.platform.name: line.dispatcher for line in lines}
         )
         handoff_target = GatewayHandoffTarget(
-            application.store, chats, self._platforms, lambda: application.settings, application.platforms.typed_command
+            application.store,
+            chats,
+            self._platforms,
+            lambda: application.settings,
+            application.platforms.format_command,
         )
         handoffs = HandoffWorker(application.store, handoff_target)
         flusher = MemoryFlusher(application, chats.worker, self.folder, networks, zone, self._jobs)
@@ -417,7 +421,7 @@ class _Builder:
             name=name,
             network=find_network(self._application.settings, name),
             options=network.options if network else {},
-            secret=self._secret_finder(name),
+            secret=self._make_secret_finder(name),
             store=self._application.store,
             folder=self._application.profile.folder / "platforms" / name,
             closing=self._closing,

@@ -10,7 +10,7 @@ from msgspec import structs
 
 from talaria.app.imports.profile_writer import ProfileWriter
 from talaria.app.imports.session_writer import IMPORTED, ImportRecord, SessionWriter, build_record_key
-from talaria.app.platforms import reachable_platforms
+from talaria.app.platforms import list_reachable_platforms
 from talaria.app.session.agent_spec import DEFAULT_IDENTITY
 from talaria.app.store import open_database
 from talaria.contracts.clock import SystemClock
@@ -37,7 +37,7 @@ from talaria.importers.codex import Codex
 from talaria.importers.hermes import Hermes
 from talaria.importers.openclaw import OpenClaw
 from talaria.schedule.job_store import JobRules, add_job, resolve_targets
-from talaria.schedule.recurrence import system_zone
+from talaria.schedule.recurrence import find_system_zone
 from talaria.sessions.chat_directory import HomeChat, read_home, write_home
 from talaria.settings.atomic_files import lock_folder
 from talaria.settings.load import load_settings
@@ -180,8 +180,8 @@ class ProfileImporter:
     def _write_job(self, database: Database, job: ForeignJob, choices: ImportChoices) -> ImportItem:
         settings = load_settings(self._profile, self._environment)
         secrets = read_secrets(self._profile, self._environment)
-        zone = settings.cli.time_zone or system_zone(self._environment)
-        rules = JobRules(zone, tuple(reachable_platforms(settings, secrets)))
+        zone = settings.cli.time_zone or find_system_zone(self._environment)
+        rules = JobRules(zone, tuple(list_reachable_platforms(settings, secrets)))
         key = build_record_key(self._name, "job", job.key)
         paused = bool(job.request.paused) or not choices.start_jobs
 
@@ -191,7 +191,7 @@ class ProfileImporter:
                 is_here = any(one.id == record.id for one in tx.jobs.find())
                 detail = "" if is_here else "You removed it here after an earlier import."
                 return ImportItem("jobs", _name_of(job), "unchanged" if is_here else "skipped", detail)
-            request, detail = _reachable_targets(tx, structs.replace(job.request, paused=paused), rules)
+            request, detail = _replace_unreachable_targets(tx, structs.replace(job.request, paused=paused), rules)
             added = add_job(tx, request, JobRequester(key=key, everyone=True), rules, SystemClock().now())
             IMPORTED.write(tx, key, ImportRecord(id=added.id))
             state = "It is paused: `talaria cron resume` starts it." if paused else ""
@@ -241,9 +241,9 @@ def _name_of(job: ForeignJob) -> str:
     return job.request.name or job.key
 
 
-def _reachable_targets(tx: Transaction, request: JobRequest, rules: JobRules) -> tuple[JobRequest, str]:
+def _replace_unreachable_targets(tx: Transaction, request: JobRequest, rules: JobRules) -> tuple[JobRequest, str]:
     """Return a request whose reports go where they can: chats that aren't set up here are replaced by home."""
-    kept: list[str] = []
+    reachable: list[str] = []
     lost: list[str] = []
     for target in request.deliver or (HOME,):
         try:
@@ -251,6 +251,6 @@ def _reachable_targets(tx: Transaction, request: JobRequest, rules: JobRules) ->
         except TalariaError:
             lost.append(target)
         else:
-            kept.append(target)
+            reachable.append(target)
     detail = f"It reports to your home chat, because {', '.join(lost)} can't be reached from here." if lost else ""
-    return structs.replace(request, deliver=tuple(kept) or (HOME,)), detail
+    return structs.replace(request, deliver=tuple(reachable) or (HOME,)), detail

@@ -15,12 +15,12 @@ from talaria.core.formatting import pluralize
 from talaria.core.text_formats import split_front_matter
 from talaria.settings.atomic_files import make_folder, read_file, write_file
 from talaria.settings.config_file import read_source
-from talaria.settings.edit import edit_values, file_version
+from talaria.settings.edit import compute_file_version, edit_values
 from talaria.settings.load import load
 from talaria.settings.profiles import Profile
 from talaria.settings.schema import format_key, split_key
 from talaria.settings.secrets import Secrets, read_secrets, store_secret
-from talaria.tools.memory.notebook import entries_size, what_is_wrong
+from talaria.tools.memory.notebook import find_text_problem, measure_entries
 from talaria.tools.skills.registry import SIZE_LIMIT, Document, check_document, read_document, write_document
 
 _MAX_SKILL_FILES = 500
@@ -66,15 +66,17 @@ class ProfileWriter:
             present = secrets.stored.get(name)
             if present is not None and present.value:
                 same = present.value == value
-                yield _item("keys", name, "unchanged" if same else "skipped", "" if same else "It has a value here.")
+                yield _make_item(
+                    "keys", name, "unchanged" if same else "skipped", "" if same else "It has a value here."
+                )
                 continue
             try:
                 if not self._dry_run:
                     store_secret(self._profile, name, value)
             except TalariaError as error:
-                yield _item("keys", name, "skipped", str(error))
+                yield _make_item("keys", name, "skipped", str(error))
             else:
-                yield _item("keys", name, "imported")
+                yield _make_item("keys", name, "imported")
 
     def _write_settings(self, settings: Mapping[str, Any]) -> Iterator[ImportItem]:
         for key, value in settings.items():
@@ -85,7 +87,7 @@ class ProfileWriter:
             elif present is not None:
                 same = present == value
                 detail = "" if same else f"It is set to {present} here; {value} was found."
-                yield _item("settings", key, "unchanged" if same else "skipped", detail)
+                yield _make_item("settings", key, "unchanged" if same else "skipped", detail)
             else:
                 yield self._set("settings", key, {key: value}, "imported", _show(value))
 
@@ -98,7 +100,7 @@ class ProfileWriter:
             if present is not None:
                 same = present == fields
                 detail = "" if same else "A server of this name is set up here."
-                yield _item("MCP servers", name, "unchanged" if same else "skipped", detail)
+                yield _make_item("MCP servers", name, "unchanged" if same else "skipped", detail)
                 continue
             missing = _find_missing_keys(fields, keys if with_keys else {}, stored)
             detail = f"It needs {', '.join(missing)}: `talaria config set {missing[0]}`." if missing else ""
@@ -109,13 +111,13 @@ class ProfileWriter:
         self, kind: ImportKind, name: str, values: Mapping[str, Any], outcome: ImportOutcome, detail: str = ""
     ) -> ImportItem:
         if outcome == "unchanged" or self._dry_run:
-            return _item(kind, name, outcome, detail)
+            return _make_item(kind, name, outcome, detail)
         try:
-            version = file_version(read_source(self._profile.config_file).text)
+            version = compute_file_version(read_source(self._profile.config_file).text)
             edit_values(self._profile, values, version)
         except TalariaError as error:
-            return _item(kind, name, "skipped", str(error))
-        return _item(kind, name, outcome, detail)
+            return _make_item(kind, name, "skipped", str(error))
+        return _make_item(kind, name, outcome, detail)
 
     def _get_setting(self, key: str) -> Any:
         found: Any = read_source(self._profile.config_file).table
@@ -131,33 +133,35 @@ class ProfileWriter:
         if present is not None:
             same = present.decode(errors="replace").strip() == content.strip()
             detail = "" if same else f"{path.name} exists here and is different."
-            yield _item(kind, name, "unchanged" if same else "skipped", detail)
+            yield _make_item(kind, name, "unchanged" if same else "skipped", detail)
             return
         if not self._dry_run:
             make_folder(path.parent)
             write_file(path, content)
-        yield _item(kind, name, "imported")
+        yield _make_item(kind, name, "imported")
 
     def _write_memory(self, book: MemoryKind, texts: tuple[str, ...], rest: dict[str, str]) -> Iterator[ImportItem]:
         """Add entries to a memory file while there is room; the others go to ``rest``, by file name."""
         settings = load(self._profile, self._environment).settings
         source = MemorySource(surface="import")
-        notebook = open_memories(settings, self._profile).notebook(Viewer(), book, source)
+        notebook = open_memories(settings, self._profile).open_notebook(Viewer(), book, source)
         entries = tuple(one.text for one in notebook.entries())
         for text in texts:
             entry = " ".join(text.split())
             if entry in entries:
-                yield _item("memory", _shorten(entry), "unchanged")
-            elif problem := what_is_wrong(entry):
-                yield _item("memory", _shorten(entry), "skipped", f"{problem[:1].upper()}{problem[1:]}.")
-            elif entries_size((*entries, entry)) > notebook.limit:
+                yield _make_item("memory", _shorten(entry), "unchanged")
+            elif problem := find_text_problem(entry):
+                yield _make_item("memory", _shorten(entry), "skipped", f"{problem[:1].upper()}{problem[1:]}.")
+            elif measure_entries((*entries, entry)) > notebook.limit:
                 rest[f"{book}.md"] = "\n\n".join(filter(None, (rest.get(f"{book}.md"), text)))
-                yield _item("memory", _shorten(entry), "changed", "The memory is full: it is in the skill with notes.")
+                yield _make_item(
+                    "memory", _shorten(entry), "changed", "The memory is full: it is in the skill with notes."
+                )
             else:
                 entries = (*entries, entry)
                 if not self._dry_run:
                     notebook.add(entry)
-                yield _item("memory", _shorten(entry), "imported")
+                yield _make_item("memory", _shorten(entry), "imported")
 
     def _write_notes(self, agent: str, notes: Mapping[str, str]) -> ImportItem:
         """Store texts that are too long for the memory as a skill, which the agent reads when it needs them."""
@@ -171,12 +175,12 @@ class ProfileWriter:
         files = {_HEAD: write_document(document)} | dict(notes)
         changed = {file: text for file, text in files.items() if read_file(folder / file) != text.encode()}
         if not changed:
-            return _item("memory", name, "unchanged")
+            return _make_item("memory", name, "unchanged")
         if not self._dry_run:
             for file, text in changed.items():
                 make_folder((folder / file).parent)
                 write_file(folder / file, text)
-        return _item("memory", name, "imported", f"{pluralize(len(notes), 'text')}, as a skill.")
+        return _make_item("memory", name, "imported", f"{pluralize(len(notes), 'text')}, as a skill.")
 
     def _write_skill(self, skill: ForeignSkill) -> ImportItem:
         try:
@@ -187,16 +191,16 @@ class ProfileWriter:
             check_document(head, name)
             files = list_skill_files(skill.folder)
         except (ToolFailed, OSError, UnicodeDecodeError) as error:
-            return _item("skills", skill.name, "skipped", _sentence(error))
+            return _make_item("skills", skill.name, "skipped", _format_sentence(error))
         target = self._profile.skills_folder / name
         if (target / _HEAD).exists():
             same = read_file(target / _HEAD) == head.encode()
             detail = "" if same else "A skill of this name exists here and is different."
-            return _item("skills", name, "unchanged" if same else "skipped", detail)
+            return _make_item("skills", name, "unchanged" if same else "skipped", detail)
         if not self._dry_run:
             self._copy_skill(skill.folder, target, files, head)
         detail = f"Its name was {skill.name}; names have lower-case letters, digits and hyphens." if renamed else ""
-        return _item("skills", name, "changed" if renamed else "imported", detail)
+        return _make_item("skills", name, "changed" if renamed else "imported", detail)
 
     def _copy_skill(self, source: Path, target: Path, files: list[Path], head: str) -> None:
         """Copy a skill; the folder appears when it is complete."""
@@ -244,7 +248,7 @@ def _find_missing_keys(fields: Mapping[str, Any], keys: Mapping[str, str], store
     return [name for name in dict.fromkeys(names) if name not in keys and not stored.get(name)]
 
 
-def _item(kind: ImportKind, name: str, outcome: ImportOutcome, detail: str = "") -> ImportItem:
+def _make_item(kind: ImportKind, name: str, outcome: ImportOutcome, detail: str = "") -> ImportItem:
     return ImportItem(kind, name, outcome, detail)
 
 
@@ -257,6 +261,6 @@ def _shorten(text: str) -> str:
     return line if len(line) <= 60 else f"{line[:59]}…"
 
 
-def _sentence(error: Exception) -> str:
+def _format_sentence(error: Exception) -> str:
     reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     return f"{reason[:1].upper()}{reason[1:]}.".replace("..", ".")

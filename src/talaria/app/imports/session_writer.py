@@ -214,7 +214,7 @@ class SessionWriter:
             return resolve_ownership(address, "", shared=address.chat_type != "private")
         is_owner = access.is_owner(address.platform, address.user_id)
         person = "" if is_owner else access.people.person(address.platform, (address.user_id,))
-        network = self._network(address.platform)
+        network = self._get_network_settings(address.platform)
         shared = is_shared(
             address,
             group_sessions_per_user=network.group_sessions_per_user,
@@ -227,7 +227,7 @@ class SessionWriter:
         address = one.session.address
         if address is None or not one.session.is_current:
             return
-        network = self._network(address.platform)
+        network = self._get_network_settings(address.platform)
         key = build_session_key(
             address,
             group_sessions_per_user=network.group_sessions_per_user,
@@ -236,7 +236,7 @@ class SessionWriter:
         if tx.bindings.get(key) is None:
             tx.bindings.bind(key, one.id, address)
 
-    def _network(self, platform: str) -> ChatNetworkSettings:
+    def _get_network_settings(self, platform: str) -> ChatNetworkSettings:
         return self._settings.platforms.get(platform, ChatNetworkSettings())
 
 

@@ -37,7 +37,7 @@ from talaria.settings.errors import ProfileUnusable
 from talaria.settings.model import Settings, SurfaceSettings
 from talaria.settings.profiles import Profile
 from talaria.settings.sections.tools import McpServerSettings
-from talaria.tools.skills.registry import index
+from talaria.tools.skills.registry import format_index
 from talaria.tools.skills.tool import Skills
 
 if TYPE_CHECKING:  # the application opens sessions; the rest is loaded with the first MCP server
@@ -90,7 +90,7 @@ def build_instructions(tiers: PromptTiers) -> str:
     return "\n\n".join(f"# {title}\n{text.strip()}" if title else text.strip() for title, text in parts if text.strip())
 
 
-def project_context(folder: Path) -> str:
+def read_project_context(folder: Path) -> str:
     """Return the files that describe a project, the nearest to the folder last, so that they take precedence.
 
     Searches up to the root of the repository. A file that tries to give hidden instructions is named and left out.
@@ -136,35 +136,37 @@ def _truncate(text: str, limit: int) -> str:
     return text if len(text) <= limit else f"{text[:limit]}\n… truncated: read the file for the rest."
 
 
-def _or_notice(text: str) -> str:
+def _replace_if_injected(text: str) -> str:
     return text if reject_injected(text) is not None else _OMITTED_NOTICE
 
 
-_FILES = FileCache(_or_notice, most=_FILE_LIMIT + 1)
+_FILES = FileCache(_replace_if_injected, most=_FILE_LIMIT + 1)
 
 
 async def agent_spec(application: "TalariaApplication", request: OpenRequest) -> AgentSpec:
     """Return the spec of the agent that a session would get if it were opened now."""
-    session, kept = await application.store.read(lambda tx: find_session(tx, request))
-    settings, request = apply_preferences(application.settings, kept, request)
-    chosen = await application.models.chosen(settings.model)
+    session, preferences = await application.store.read(lambda tx: find_session(tx, request))
+    settings, request = apply_preferences(application.settings, preferences, request)
+    chosen = await application.models.resolve_default_model(settings.model)
     owner = session.owner if session else request.owner
-    return AgentSpec(make_signature(application, settings, chosen, kept, request, owner), settings.model.effort)
+    return AgentSpec(make_signature(application, settings, chosen, preferences, request, owner), settings.model.effort)
 
 
-def apply_preferences(settings: Settings, kept: Preferences, request: OpenRequest) -> tuple[Settings, OpenRequest]:
+def apply_preferences(
+    settings: Settings, preferences: Preferences, request: OpenRequest
+) -> tuple[Settings, OpenRequest]:
     """Return settings and request with preferences and persona; the request's model is for this opening only."""
-    if kept.persona or request.persona:
-        settings, request = apply_persona(settings, request, kept.persona)
+    if preferences.persona or request.persona:
+        settings, request = apply_persona(settings, request, preferences.persona)
     requested, surface = request.model, request.surface.source
-    provider, colon, name = settings.model.aliases.get(requested, requested or kept.model).partition(":")
+    provider, colon, name = settings.model.aliases.get(requested, requested or preferences.model).partition(":")
     if not colon:
         provider, name = settings.model.provider, provider or settings.model.name
-    effort = cast("Effort", kept.effort) or settings.model.effort
+    effort = cast("Effort", preferences.effort) or settings.model.effort
     model = structs.replace(settings.model, provider=provider, name=name, effort=effort)
     surfaces = settings.surfaces
-    if kept.sandbox:
-        own = structs.replace(surfaces.get(surface) or SurfaceSettings(), sandbox=kept.sandbox)
+    if preferences.sandbox:
+        own = structs.replace(surfaces.get(surface) or SurfaceSettings(), sandbox=preferences.sandbox)
         surfaces = {**surfaces, surface: own}
     return structs.replace(settings, model=model, surfaces=surfaces), request
 
@@ -173,17 +175,17 @@ def make_signature(
     application: "TalariaApplication",
     settings: Settings,
     chosen: ChosenModel,
-    kept: Preferences,
+    preferences: Preferences,
     request: OpenRequest,
     owner: str,
 ) -> str:
     """Return a signature of everything that cannot be changed on an existing agent."""
-    base_url, api_mode, api_key = application.models.access(chosen.provider)
+    base_url, api_mode, api_key = application.models.get_access(chosen.provider)
     fixed = (
         request.surface.instructions,
         request.identity,
         str(request.surface.folder),
-        kept.personality,
+        preferences.personality,
         settings.access.guest_tools,
         structs.replace(settings.model, effort=""),
         owner,
@@ -204,11 +206,11 @@ def make_signature(
     return parts.signature()
 
 
-def explain_model(chosen: ChosenModel, kept: Preferences, request: OpenRequest) -> str:
+def explain_model(chosen: ChosenModel, preferences: Preferences, request: OpenRequest) -> str:
     """Return a sentence that explains why this model was chosen."""
     if request.model:
         return "Chosen when this chat was opened."
-    return "Chosen for this conversation." if kept.model else chosen.why
+    return "Chosen for this conversation." if preferences.model else chosen.why
 
 
 class StoredSession(Struct, frozen=True):
@@ -301,7 +303,7 @@ def _make_tiers(tool_context: ToolContext, request: OpenRequest, personality: st
     return PromptTiers(
         identity=f"{identity}\n\n{manner}".strip(),
         skills=_list_skills(tool_context) if may_use(tool_context, Skills.name) else "",
-        project=project_context(request.surface.folder),
+        project=read_project_context(request.surface.folder),
         memory=tool_context.memories.snapshot(tool_context.viewer),
         surface=" ".join(
             filter(None, (request.surface.instructions, folder, "" if is_plain else _describe_sandbox(tool_context)))
@@ -322,7 +324,7 @@ def _describe_sandbox(tool_context: ToolContext) -> str:
 
 def _list_skills(tool_context: ToolContext) -> str:
     """Return the index of skills, without descriptions that look like injected instructions."""
-    lines = index(tool_context.skill_folders, tool_context.settings.tools.disabled_skills).splitlines()
+    lines = format_index(tool_context.skill_folders, tool_context.settings.tools.disabled_skills).splitlines()
     return "\n".join(
         one if reject_injected(one) is not None else f"{one.partition(':')[0]}: {_LEFT_OUT}" for one in lines
     )
@@ -382,7 +384,7 @@ class SessionTools:
         if self._request.tools is not None:
             self._own = self._request.tools
         else:
-            self._application.processes.attend(self._jobs, self._tool_context.closing)
+            self._application.processes.supervise_within(self._jobs, self._tool_context.closing)
             self._own = make_tools(self._tool_context)
             if self._application.settings.mcp:
                 await self._connect()

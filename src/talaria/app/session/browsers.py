@@ -51,11 +51,11 @@ class ProfileBrowsers:
     def session(self, session_id: SessionId, *, guest: bool) -> "SessionBrowser":
         """Return the browser of a session; guests get neither the owner's cookies nor their own browser."""
 
-        def options() -> "BrowserOptions":
+        def build_options() -> "BrowserOptions":
             found = self._settings().browser
             return structs.replace(found, attach="") if guest else found
 
-        return self._open_registry().session(session_id, options, shares_cookies=not guest)
+        return self._open_registry().get_browser(session_id, build_options, shares_cookies=not guest)
 
     def make_tool(self, kind: type[Tool], session_id: SessionId, closing: AsyncExitStack, *, guest: bool) -> Tool:
         """Return a browser tool of a session; ``closing`` disconnects from the browser, which stays."""

@@ -48,12 +48,12 @@ from talaria.contracts.tool import ChangeRecorder
 from talaria.contracts.turns import AfterCommit, TurnFollowUp, TurnListener, TurnResult
 from talaria.contracts.values import NamedValue
 from talaria.core.ids import SessionId
-from talaria.goals.goal import GoalRecorder, goal_caps
+from talaria.goals.goal import GoalRecorder, read_goal_caps
 from talaria.runtime.completions import CompletionListener
 from talaria.runtime.open_session import WORKSPACE, DelegatedScope, OpenRequest, OpenSession, UnsavedSession
 from talaria.runtime.questions import Questions, StoredApprover
 from talaria.runtime.runner import RunnerOptions, SessionRunner
-from talaria.runtime.turn_environment import StoredBudget, TurnEvents, build_caps, persona_caps
+from talaria.runtime.turn_environment import StoredBudget, TurnEvents, build_caps, build_persona_caps
 from talaria.sessions.model_context import Prefix, StoredHistory
 from talaria.sessions.preferences import Preferences, start_planning, write_preferences
 from talaria.settings.model import LiveSettings, Settings
@@ -117,7 +117,7 @@ async def open_session(
         delegator=delegator,
         is_same_person=options.is_same_person,
         servers=tools,
-        notes=(*notes, *_trust_note(application, request)),
+        notes=(*notes, *_make_trust_note(application, request)),
     )
 
 
@@ -139,16 +139,16 @@ class _SessionModels(Struct, frozen=True):
 
 async def _choose_models(application: "TalariaApplication", settings: Settings) -> _SessionModels:
     models = application.models
-    chosen = await models.chosen(settings.model)
-    chain, helpers = models.chain(chosen), models.auxiliary(chosen)
+    chosen = await models.resolve_default_model(settings.model)
+    chain, helpers = models.build_chain(chosen), models.build_auxiliary_chain(chosen)
     notes = []
     if chosen.limits:
         notes = await application.store.write(lambda tx: _note_once(tx, chosen.provider, chosen.limits))
     return _SessionModels(
         chosen,
-        ModelCalls(chain, heard=models.health.heard),
+        ModelCalls(chain, on_result=models.health.record_outcome),
         chain[0].info or ModelInfo(name=chain[0].model, known=False),
-        ModelCalls(helpers, heard=models.health.heard),
+        ModelCalls(helpers, on_result=models.health.record_outcome),
         _find_vision_model(helpers),
         notes,
     )
@@ -291,7 +291,7 @@ def _make_approver(
     own_tools = [Grant(tool.name, tool.name, kind="irreversible") for tool in request.tools or ()]
     scope, profile, hooks = tool_context.delegated_scope, application.profile, application.hooks
 
-    def policy() -> "ApprovalPolicy":
+    def build_policy() -> "ApprovalPolicy":
         from talaria.agent.approval.policy import ApprovalPolicy  # noqa: PLC0415 (loaded with the first tool call)
 
         follow_settings_file(application, request.surface.source)
@@ -309,7 +309,7 @@ def _make_approver(
     return StoredApprover(
         tool_context.store,
         scope.root if scope is not None else tool_context.session_id,
-        build_approval_policy(tool_context, policy, lambda: application.settings),
+        build_approval_policy(tool_context, build_policy, lambda: application.settings),
         questions,
         workspace,
         veto=None if isinstance(hooks, NoHooks) else hooks.veto,
@@ -380,12 +380,12 @@ def _build_budget(live: LiveSettings, store: Store, session: Session, request: O
     """
     sessions = (session.id, *(request.delegated_scope.ancestors if request.delegated_scope else ()))
 
-    def caps(tx: Transaction) -> tuple[Cap, ...]:
-        goals = [cap for one in sessions for cap in goal_caps(tx, one)]
-        own = persona_caps(live.current, request.persona) if request.persona else ()
+    def read_caps(tx: Transaction) -> tuple[Cap, ...]:
+        goals = [cap for one in sessions for cap in read_goal_caps(tx, one)]
+        own = build_persona_caps(live.current, request.persona) if request.persona else ()
         return *build_caps(live.current.budget, session), *goals, *request.caps, *own
 
-    return StoredBudget(store, caps)
+    return StoredBudget(store, read_caps)
 
 
 async def _build_options(
@@ -401,10 +401,10 @@ async def _build_options(
     exports = await _open_exports(application.settings, tool_context, session)
     return RunnerOptions(
         unpack=request.turns.unpack,
-        listeners=session_listeners(application, request, workspace, exports),
+        listeners=build_session_listeners(application, request, workspace, exports),
         follow_ups=(
             *request.turns.follow_ups,
-            *_goal_follow_ups(tool_context, request, environment, auxiliary),
+            *_build_goal_follow_ups(tool_context, request, environment, auxiliary),
         ),
         context=request.surface.context,
         lease=timedelta(seconds=application.settings.gateway.lease_seconds),
@@ -415,7 +415,7 @@ async def _build_options(
     )
 
 
-def _goal_follow_ups(
+def _build_goal_follow_ups(
     tool_context: ToolContext, request: OpenRequest, environment: TurnEnvironment, auxiliary: Auxiliary
 ) -> Sequence[TurnFollowUp]:
     """Return the follow-up that continues the goal, on a surface that stays open."""
@@ -429,7 +429,7 @@ def _goal_follow_ups(
     return (GoalFollower(session_id, store=store, make_judge=judge, emit=environment.publish, key=key),)
 
 
-def session_listeners(
+def build_session_listeners(
     application: "TalariaApplication", request: OpenRequest, workspace: LocalWorkspace, exports: Sequence[TurnListener]
 ) -> tuple[TurnListener, ...]:
     """Return the turn listeners of a session: the one list of who is attached when.
@@ -463,9 +463,9 @@ class _ToolListener:
             return None
         WORKSPACE.write(tx, ending.session_id, self._workspace.snapshot())
         interrupted = end_open_calls(tx, ending.session_id) if ending.used_tools else ()
-        return partial(self._after_commit, interrupted)
+        return partial(self._end_interrupted, interrupted)
 
-    def _after_commit(self, interrupted: Sequence[SessionId]) -> None:
+    def _end_interrupted(self, interrupted: Sequence[SessionId]) -> None:
         self._is_stored = True
         for session_id in interrupted:
             self._end(session_id)
@@ -486,7 +486,7 @@ async def _open_exports(settings: Settings, tool_context: ToolContext, session: 
     return [TurnExportListener(session, exporter)]
 
 
-def _trust_note(application: "TalariaApplication", request: OpenRequest) -> list[str]:
+def _make_trust_note(application: "TalariaApplication", request: OpenRequest) -> list[str]:
     """Return a notice if a project has untrusted files, which are ignored; a terminal chat asks instead."""
     notice = "" if request.surface.lasting else FolderTrust(application.profile.folder).notice(request.surface.folder)
     return [notice] if notice else []

@@ -132,7 +132,7 @@ class CheckpointRecorder:
     ) -> WorkspaceHistory | None:
         folder = workspace.folder
         if proposed_action.kind == "write":
-            folder = _existing_folder(workspace.resolve(proposed_action.target).parent)
+            folder = _find_existing_folder(workspace.resolve(proposed_action.target).parent)
         if checkpoints.find_root(folder, self._began_in) is None:
             return None
         history = checkpoints.open(folder, self._began_in)
@@ -150,5 +150,5 @@ class CheckpointRecorder:
         return text
 
 
-def _existing_folder(folder: Path) -> Path:
+def _find_existing_folder(folder: Path) -> Path:
     return next((one for one in (folder, *folder.parents) if one.is_dir()), folder)

@@ -80,7 +80,7 @@ async def run_in_background(parent: LazyDelegator, text: str) -> str:
     store, most = parent.application.store, parent.application.settings.delegation.background
     if not parent.application.background_role.present or not parent.request.surface.context.async_delivery:
         raise Refused(_NO_BACKGROUND)
-    child = ChildTask(DelegatedTask(goal=text, tools=_default_tools(parent)))
+    child = ChildTask(DelegatedTask(goal=text, tools=_list_default_tools(parent)))
     delegation = structs.replace(
         _make_delegation(parent, (child,), parent.request.surface.context, new_id()), said=text
     )
@@ -131,11 +131,11 @@ async def _check_task(parent: LazyDelegator, task: DelegatedTask) -> DelegatedTa
             raise ToolFailed(f"That model can't be used: {error}") from error
         task = structs.replace(task, model=f"{chosen.provider}:{chosen.model}")
     return structs.replace(
-        task, tools=tuple(name for name in task.tools if name not in _FORBIDDEN_TOOLS) or _default_tools(parent)
+        task, tools=tuple(name for name in task.tools if name not in _FORBIDDEN_TOOLS) or _list_default_tools(parent)
     )
 
 
-def _default_tools(parent: LazyDelegator) -> tuple[str, ...]:
+def _list_default_tools(parent: LazyDelegator) -> tuple[str, ...]:
     return tuple(name for name in parent.tools if name not in _FORBIDDEN_TOOLS | _OPT_IN_TOOLS)
 
 
@@ -234,7 +234,7 @@ class _ApplicationCarrier(Struct, frozen=True):
         runner = TaskRunner(application, self.jobs, partial(_make_request, application), at_once=at_once, end=self.end)
         return await runner.run_children(one)
 
-    def tell(self, one: Delegation, children: tuple[ChildTask, ...]) -> str:
+    def format_report(self, one: Delegation, children: tuple[ChildTask, ...]) -> str:
         results = format_results(children)
         if one.said:
             return f"The background work that the user asked for is done ({one.said}). Report it:\n\n{results}"

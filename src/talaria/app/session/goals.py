@@ -14,9 +14,9 @@ from talaria.goals.follower import Judge
 from talaria.goals.goal import Allowance
 from talaria.goals.transitions import Evidence
 from talaria.settings.model import GoalSettings
-from talaria.tools.output import readable
+from talaria.tools.output import make_readable
 from talaria.tools.sandbox.client_program import end_inside
-from talaria.tools.terminal.shell import Child, Processes, shell_argv
+from talaria.tools.terminal.shell import Child, Processes, build_shell_argv
 from talaria.tools.terminal.tool import Terminal
 
 _MICRODOLLARS = 1_000_000
@@ -69,22 +69,22 @@ class VerificationRunner:
             verdict, reason = await self._environment.approver.decide(Terminal.name, Effect.IRREVERSIBLE, action)
             if verdict == "deny":
                 return Evidence(None, f"It wasn't allowed to run: {reason}")
-        heard = bytearray()
+        output = bytearray()
 
-        def hear(piece: bytes) -> None:
-            heard.extend(piece)
-            del heard[:-_MAX_OUTPUT]
+        def keep_tail(piece: bytes) -> None:
+            output.extend(piece)
+            del output[:-_MAX_OUTPUT]
 
         sandbox = build_sandbox(self._tool_context)
         try:
             launch = await self._launch(command)
             child = await self._processes.start(
-                launch.argv, folder=launch.folder, environment=launch.environment, heard=hear
+                launch.argv, folder=launch.folder, environment=launch.environment, on_output=keep_tail
             )
         except (OSError, ValueError, ToolFailed) as error:
             return Evidence(None, f"It couldn't be started: {error}")
         code, note = await self._wait_for_exit(child, launch)
-        printed = self._environment.mask(readable(bytes(heard)))
+        printed = self._environment.mask(make_readable(bytes(output)))
         limits = "".join(f"\n[{one}]" for one in sandbox.remarks(printed, code)) if sandbox else ""
         return Evidence(code, printed + note + limits)
 
@@ -93,10 +93,10 @@ class VerificationRunner:
         workspace, sandbox = self._environment.workspace, build_sandbox(self._tool_context)
         environment = child_environment(workspace.environment, current_context() or SessionContext())
         if sandbox is None:
-            return SandboxedCall(tuple(shell_argv(command)), workspace.folder, environment)
+            return SandboxedCall(tuple(build_shell_argv(command)), workspace.folder, environment)
         await sandbox.start()
         return sandbox.call(
-            SandboxCommand(shell_argv(command, sandbox.programs), sandbox.folder(workspace), environment)
+            SandboxCommand(build_shell_argv(command, sandbox.programs), sandbox.folder(workspace), environment)
         )
 
     async def _wait_for_exit(self, child: Child, launch: SandboxedCall) -> tuple[int | None, str]:
@@ -104,7 +104,7 @@ class VerificationRunner:
         try:
             async with asyncio.timeout(self._seconds):
                 code = await child.wait()
-            await child.hear_out()
+            await child.wait_for_output_end()
         except TimeoutError:
             await child.end(_KILL_GRACE)
             await end_inside(launch.end, launch.environment)

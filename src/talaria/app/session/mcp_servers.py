@@ -120,14 +120,14 @@ class McpTokens:
         login = self._store.get(login_name(self._name))
         if login is None:
             return {}
-        if _origin(login.base_url) != _origin(self._url):
+        if _get_origin(login.base_url) != _get_origin(self._url):
             raise SignInNeeded(
                 f"The sign-in is for {login.base_url}, but the address of {self._name} has changed since. Sign in"
                 f" again with `talaria mcp login {self._name}`."
             )
         http = HttpPool()
         try:
-            return await self._authorizer(http).headers(method, url, body)
+            return await self._make_authorizer(http).headers(method, url, body)
         finally:
             await http.close()
 
@@ -135,11 +135,11 @@ class McpTokens:
         """Replace a token that the server has rejected, unless another process has done so."""
         http = HttpPool()
         try:
-            return await self._authorizer(http).renew(headers)
+            return await self._make_authorizer(http).renew(headers)
         finally:
             await http.close()
 
-    def _authorizer(self, http: HttpPool) -> LoginAuthorizer:
+    def _make_authorizer(self, http: HttpPool) -> LoginAuthorizer:
         return LoginAuthorizer(login_name(self._name), self._store, http, self._on_secrets)
 
 
@@ -206,7 +206,7 @@ def sign_out_of_server(name: str, store: LoginStore) -> bool:
     return run_with_pool(lambda http: sign_out(store, login_name(name), http))
 
 
-def _origin(url: str) -> tuple[str, str]:
+def _get_origin(url: str) -> tuple[str, str]:
     parts = urlsplit(url)
     return parts.scheme, parts.netloc.rpartition("@")[2].lower()
 

@@ -69,10 +69,10 @@ def open_consolidator(
         from talaria.runtime.turn_environment import StoredBudget  # noqa: PLC0415 (loaded when memory is consolidated)
 
         if active is None:
-            chosen = await models.chosen(settings.model)
+            chosen = await models.resolve_default_model(settings.model)
         else:
             chosen = await models.choose(active.provider, active.model, active.why)
-        calls = ModelCalls(models.auxiliary(chosen), heard=models.health.heard)
+        calls = ModelCalls(models.build_auxiliary_chain(chosen), on_result=models.health.record_outcome)
         budget = StoredBudget(store, lambda tx: _list_caps(settings, tx, active))
         answer, _ = await Auxiliary(calls, budget).answer(instructions, text, max_tokens=max_tokens)
         return answer
@@ -81,12 +81,12 @@ def open_consolidator(
 
 
 def _list_caps(settings: Settings, tx: "Transaction", active: "OpenSession | None") -> "Sequence[Cap]":
-    from talaria.runtime.turn_environment import build_caps, monthly_caps  # noqa: PLC0415 (as above)
+    from talaria.runtime.turn_environment import build_caps, build_monthly_caps  # noqa: PLC0415 (as above)
 
     session = tx.sessions.get(active.conversation.session_id) if active else None
     if session is not None:
         return build_caps(settings.budget, session)
-    return [cap for cap in monthly_caps(settings.budget, "") if cap.limit]
+    return [cap for cap in build_monthly_caps(settings.budget, "") if cap.limit]
 
 
 @cache

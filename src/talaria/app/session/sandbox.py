@@ -14,7 +14,7 @@ from talaria.sessions.preferences import choose_sandbox
 from talaria.settings.model import Settings
 from talaria.settings.profiles import Profile
 from talaria.tools.sandbox.client_program import run_client
-from talaria.tools.terminal.shell import plain_argv
+from talaria.tools.terminal.shell import build_plain_argv
 
 _CHECK_SECONDS = 30.0
 _PACKAGE = Path(__file__).parents[2]
@@ -111,7 +111,7 @@ async def find_sandbox_problem(context: SandboxContext, folder: Path) -> str:
         await sandbox.start()
         working_folder = str(folder) if settings.kind != "ssh" else "/"
         call = sandbox.call(
-            SandboxCommand(plain_argv("echo ready", sandbox.programs), working_folder, context.environment)
+            SandboxCommand(build_plain_argv("echo ready", sandbox.programs), working_folder, context.environment)
         )
         ran = await run_client(call.argv, call.environment, _CHECK_SECONDS)
     except ToolFailed as error:

@@ -123,7 +123,7 @@ class ToolContext(Struct, frozen=True, kw_only=True):
     @property
     def skill_folders(self) -> tuple[Path, ...]:
         """The folders of skills: the profile's, the project's, then those of the settings."""
-        return skill_folders(self.profile, self.folder, self.settings.tools.skill_folders, self.environment)
+        return list_skill_folders(self.profile, self.folder, self.settings.tools.skill_folders, self.environment)
 
     @property
     def outputs(self) -> FullOutputs:
@@ -134,7 +134,7 @@ class ToolContext(Struct, frozen=True, kw_only=True):
     def output_folders(self) -> tuple[Path, ...]:
         """The folders of outputs and received files that the transcript mentions."""
         sessions = (self.session_id, *self.past)
-        return (*map(self.outputs.folder_of, sessions), *(self.profile.media_folder / one for one in sessions))
+        return (*map(self.outputs.find_folder, sessions), *(self.profile.media_folder / one for one in sessions))
 
     @property
     def memories(self) -> Memories:
@@ -146,7 +146,7 @@ class ToolContext(Struct, frozen=True, kw_only=True):
         return open_memory(folder, memory.provider, *limits, options)
 
 
-def skill_folders(
+def list_skill_folders(
     profile: Profile, project: Path, others: Sequence[str], environment: Mapping[str, str]
 ) -> tuple[Path, ...]:
     """Return the folders of skills: the profile's, those of a trusted project, then ``others``, in this order."""
@@ -265,7 +265,9 @@ def _construct_process(tool_context: ToolContext) -> Tool:
 
 
 def _construct_web_fetch(tool_context: ToolContext) -> Tool:
-    return WebFetch(_open_web_client(tool_context), _page_folder(tool_context), robots=tool_context.settings.web.robots)
+    return WebFetch(
+        _open_web_client(tool_context), _get_page_folder(tool_context), robots=tool_context.settings.web.robots
+    )
 
 
 def _construct_web_search(tool_context: ToolContext) -> Tool:
@@ -313,7 +315,7 @@ def _construct_send_file(tool_context: ToolContext) -> SendFile:
     return SendFile(sender, folder, tool_context.file_limit)
 
 
-def _sends_files(context: ToolContext) -> bool:
+def _can_send_files(context: ToolContext) -> bool:
     return (bool(context.networks) or context.attaches_files) and context.file_limit is not None
 
 
@@ -321,7 +323,7 @@ def _construct_media_tool(tool_context: ToolContext, *, draws: bool) -> Tool:
     assert tool_context.media is not None
     media, settings = tool_context.media(), tool_context.settings
     media.open(tool_context.closing)
-    delivery = _construct_send_file(tool_context) if _sends_files(tool_context) else None
+    delivery = _construct_send_file(tool_context) if _can_send_files(tool_context) else None
     image_tool = ImageGenerate(media.image_maker, delivery, settings.images.seconds)
     return image_tool if draws else Speak(media.speaker, delivery, settings.voice.seconds)
 
@@ -359,7 +361,7 @@ def _open_web_client(tool_context: ToolContext) -> WebClient:
     return client
 
 
-def _page_folder(tool_context: ToolContext) -> Path:
+def _get_page_folder(tool_context: ToolContext) -> Path:
     """Return the folder for images of pages of documents."""
     return tool_context.profile.media_folder / tool_context.session_id / "pages"
 
@@ -396,9 +398,9 @@ async def list_sandbox_notes(tool_context: ToolContext) -> list[str]:
         return []
     if choose_sandbox(settings, tool_context.surface) != "bubblewrap":
         return []
-    from talaria.tools.sandbox.bubblewrap import sandbox_available  # noqa: PLC0415 (loaded where it is required)
+    from talaria.tools.sandbox.bubblewrap import find_sandbox_problem  # noqa: PLC0415 (loaded where it is required)
 
-    missing = await to_thread(sandbox_available)
+    missing = await to_thread(find_sandbox_problem)
     return (
         [f"Commands can't run: sandbox.enabled is on, but no sandbox is available here. {missing}"] if missing else []
     )
@@ -420,7 +422,7 @@ TOOLSETS: Mapping[str, Toolset] = {
     ),
     "files": Toolset(
         (
-            ToolFactory(ReadFile, lambda context: ReadFile(_page_folder(context))),
+            ToolFactory(ReadFile, lambda context: ReadFile(_get_page_folder(context))),
             ToolFactory(WriteFile, lambda _: WriteFile()),
             ToolFactory(EditFile, lambda _: EditFile()),
             ToolFactory(SearchFiles, lambda _: SearchFiles.with_installed_ripgrep()),
@@ -443,7 +445,7 @@ TOOLSETS: Mapping[str, Toolset] = {
     "send": Toolset(
         (
             ToolFactory(SendMessage, _construct_send_message, _has_networks),
-            ToolFactory(SendFile, _construct_send_file, _sends_files),
+            ToolFactory(SendFile, _construct_send_file, _can_send_files),
         )
     ),
     "cron": Toolset((ToolFactory(Cron, _construct_cron),)),
@@ -483,13 +485,13 @@ def build_approval_policy(
     never joins a turn, so the rules of a turn fit every text in it.
     """
 
-    def confined() -> "ApprovalPolicy":
+    def build_confined_policy() -> "ApprovalPolicy":
         from talaria.agent.approval.policy import Confinement  # noqa: PLC0415 (loaded with the first tool call)
 
         folders = (tool_context.folder, *tool_context.output_folders)
         return structs.replace(policy(), confined=Confinement(folders, partial(is_guest_tool, settings())))
 
     if tool_context.guest:
-        return confined
+        return build_confined_policy
     shared = bool(tool_context.viewer.owner)
-    return lambda: policy() if is_owners_turn(settings(), shared=shared) else confined()
+    return lambda: policy() if is_owners_turn(settings(), shared=shared) else build_confined_policy()

@@ -20,13 +20,13 @@ from talaria.core.errors import Refused, StoreError
 from talaria.core.ids import SessionId, new_worker_id
 from talaria.core.messages import OWNER, UNKNOWN, is_in_chat, is_same_sender
 from talaria.core.session_context import SessionContext, current_context
-from talaria.runtime.completions import hear, read_origin, report
+from talaria.runtime.completions import read_origin, record_pending_answers, report
 from talaria.runtime.open_session import OpenRequest
 from talaria.settings.model import Settings
 from talaria.settings.profiles import Profile
-from talaria.tools.output import FullOutputs, join_cut, readable
-from talaria.tools.terminal.shell import Child, Processes, shell_argv
-from talaria.tools.workspace import LocalWorkspace, folder_of
+from talaria.tools.output import FullOutputs, join_cut, make_readable
+from talaria.tools.terminal.shell import Child, Processes, build_shell_argv
+from talaria.tools.workspace import LocalWorkspace, find_person_folder
 
 if TYPE_CHECKING:  # imported with the first process or MCP server
     from talaria.tools.mcp.session_servers import SessionServers
@@ -56,10 +56,10 @@ class LocalShell:
         output = _HeadAndTail(_MAX_SHELL_OUTPUT)
         try:
             child = await self._processes.start(
-                [*shell_argv(line), *arguments],
+                [*build_shell_argv(line), *arguments],
                 folder=workspace.folder,
                 environment=workspace.environment,
-                heard=output.add,
+                on_output=output.add,
             )
         except (OSError, ValueError) as error:
             raise Refused(f"`{line}` couldn't be started in {workspace.folder}: {error}.") from error
@@ -101,7 +101,7 @@ def make_working_folder(profile: Profile, request: OpenRequest, session: Session
     """Return the working folder of a session; guests get their own, outside the profile's folders."""
     if not session.owner:
         return request.surface.folder
-    folder = folder_of(resolve_viewer(request, session), profile.guests_folder)
+    folder = find_person_folder(resolve_viewer(request, session), profile.guests_folder)
     folder.mkdir(_OWNER_ONLY, parents=True, exist_ok=True)
     return folder
 
@@ -142,7 +142,7 @@ class BackgroundProcesses:
         self._start_event = Event()
         self._user_count = 0
 
-    def attend(self, jobs: TaskGroup, stack: AsyncExitStack, *, always: bool = False) -> None:
+    def supervise_within(self, jobs: TaskGroup, stack: AsyncExitStack, *, always: bool = False) -> None:
         """Supervise processes as a task of ``jobs``, until the last caller has closed its ``stack``.
 
         If there are no processes, supervision starts with the first one. With ``always`` it starts at once, because
@@ -199,7 +199,7 @@ class BackgroundProcesses:
         if self._supervisor is None:
             from talaria.tools.process.supervisor import Supervisor  # noqa: PLC0415 (loaded with the first process)
 
-            self._supervisor = Supervisor(self._store, self._worker, self._outputs.folder_of, self._reporter)
+            self._supervisor = Supervisor(self._store, self._worker, self._outputs.find_folder, self._reporter)
         return self._supervisor
 
     def _release(self) -> None:
@@ -297,7 +297,7 @@ class WorkspaceRegistry:
         entry = self._entries.get(session_id)
         if entry is None:
             entry = self._entries[session_id] = OpenWorkspace(workspace)
-        entry.workspace.tell(context)
+        entry.workspace.set_context(context)
         entry.users += 1
         entry.kept = False
         self._cancel_timer(session_id)
@@ -365,7 +365,7 @@ async def _wait_for_exit(child: Child, seconds: float) -> int | None:
     except TimeoutError:
         await child.end(_SHELL_GRACE)
         code = None
-    await child.hear_out()
+    await child.wait_for_output_end()
     return code
 
 
@@ -386,8 +386,8 @@ class _HeadAndTail:
     def text(self) -> str:
         missing = self._size - len(self._head) - len(self._tail)
         if not missing:
-            return readable(bytes(self._head + self._tail))
-        return join_cut(readable(bytes(self._head)), readable(bytes(self._tail)), missing=missing)
+            return make_readable(bytes(self._head + self._tail))
+        return join_cut(make_readable(bytes(self._head)), make_readable(bytes(self._tail)), missing=missing)
 
 
 def _resolve_person(settings: Settings, sender: str) -> str:
@@ -413,6 +413,8 @@ class _Reporter(Struct, frozen=True):
         """Store a report for the session of a process, with secrets masked."""
         report(tx, process.session_id, SOURCE, name, self.mask(text), origin=read_origin(process.context))
 
-    def hear(self, tx: Transaction, process: BackgroundProcess, names: Sequence[str], call_id: str) -> None:
+    def record_pending_answers(
+        self, tx: Transaction, process: BackgroundProcess, names: Sequence[str], call_id: str
+    ) -> None:
         """Record that a tool call is about to return these reports."""
-        hear(tx, process.session_id, SOURCE, names, call_id)
+        record_pending_answers(tx, process.session_id, SOURCE, names, call_id)

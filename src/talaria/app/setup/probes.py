@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from talaria.app.configured_providers import ConfiguredProvider as ModelAccount
-from talaria.app.configured_providers import ConfiguredProviders, missing_variables
+from talaria.app.configured_providers import ConfiguredProviders, find_missing_variables
 from talaria.app.models import DEFAULT_MODELS, Models
 from talaria.contracts.imports import Importer
 from talaria.contracts.setup import (
@@ -82,7 +82,7 @@ class ProfileSetup:
                 login=account.preset.login if account.preset.access == "login" else "",
             )
             for account in ConfiguredProviders(*self._load()).all()
-            if not missing_variables(account.preset.base_url)
+            if not find_missing_variables(account.preset.base_url)
         )
 
     def try_account(self, account: TrialAccount) -> ProbeResult:
@@ -152,7 +152,7 @@ class ProfileSetup:
         try:
             async with asyncio.timeout(DISCOVERY_SECONDS):
                 servers = await _find_servers(models, accounts)
-                chosen = await models.chosen()
+                chosen = await models.resolve_default_model()
         except TimeoutError:
             problem = "The configured model didn't answer in time."
         except TalariaError as error:
@@ -172,7 +172,7 @@ class ProfileSetup:
 
 async def _find_servers(models: Models, accounts: Mapping[str, ModelAccount]) -> tuple[FoundServer, ...]:
     by_name: dict[str, list[str]] = {}
-    for one in (await models.listing(local_only=True)).models:
+    for one in (await models.list_models(local_only=True)).models:
         if one.provider in accounts:
             by_name.setdefault(one.provider, []).append(one.model)
     return tuple(

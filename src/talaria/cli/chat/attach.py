@@ -243,7 +243,7 @@ def _leave_on_signals(attached: AttachedSession) -> None:
 async def _read_lines(attached: AttachedSession, lines: "_Lines") -> None:
     """Act on typed lines until the input ends."""
     while not attached.finished.is_set():
-        line = await lines.keyboard.line("")
+        line = await lines.keyboard.read_line("")
         if line is None:
             attached.finished.set()
         elif line and not lines.answer(line):
@@ -269,8 +269,8 @@ class _Lines:
             return
         if isinstance(event, TurnBegan) and event.text:
             author = event.route.user_name if event.route else ""
-            self._terminal.note(self._terminal.styled(f"> {f'{author}: ' if author else ''}{event.text}", "bold"))
-        self._printer.event(event)
+            self._terminal.note(self._terminal.style(f"> {f'{author}: ' if author else ''}{event.text}", "bold"))
+        self._printer.print_event(event)
 
     def report(self, text: str) -> None:
         self._terminal.note(text)
@@ -290,7 +290,7 @@ class _Lines:
 
     async def choose(self, question: str, choices: Sequence[str]) -> int | None:
         listed = "\n".join(f"{number}. {choice}" for number, choice in enumerate(choices, 1))
-        typed = await self._read_answer(f"{self._terminal.styled(question, 'bold')}\n{listed}\n1 to {len(choices)}:")
+        typed = await self._read_answer(f"{self._terminal.style(question, 'bold')}\n{listed}\n1 to {len(choices)}:")
         return int(typed) - 1 if typed.isdecimal() and 0 < int(typed) <= len(choices) else None
 
     async def approve(self, asked: ApprovalAsked) -> str:
@@ -309,7 +309,7 @@ class _Lines:
         return
 
     async def ask(self, question: str) -> str:
-        return await self._read_answer(self._terminal.styled(question, "bold"))
+        return await self._read_answer(self._terminal.style(question, "bold"))
 
     async def _read_answer(self, question: str) -> str:
         self._terminal.note(question)

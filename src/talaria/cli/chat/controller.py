@@ -44,8 +44,8 @@ from talaria.runtime.active_session import ActiveSession, deliver_completions
 from talaria.runtime.open_session import OpenRequest, OpenSession, SurfaceInfo
 from talaria.runtime.turns import MIRROR, read_message
 from talaria.sessions.branches import list_exchanges
-from talaria.sessions.transcript_export import without_program_messages
-from talaria.settings.profiles import FolderTrust, UnreadableFolder, compute_digest, project_files
+from talaria.sessions.transcript_export import drop_program_messages
+from talaria.settings.profiles import FolderTrust, UnreadableFolder, compute_digest, find_project_files
 
 WELCOMED = NamedValue("welcomed", bool)
 _FILES_SHOWN = 12
@@ -132,7 +132,7 @@ class ChatController:
         try:
             while not self._trust.is_trusted(folder):  # ask again if they change while the user reads
                 digest = compute_digest(folder)
-                self._chat_screen.show(_files_text(folder))
+                self._chat_screen.show(_format_files_notice(folder))
                 if not await confirm("Trust the commands and skills in this folder?"):
                     self._chat_screen.show("They are ignored. Run `talaria trust` in this folder to use them.")
                     return
@@ -149,7 +149,7 @@ class ChatController:
         """Run a command or shell line, or store a message; an error is shown, and ``False`` returned."""
         try:
             if is_command(text):
-                await run_command(text, self.context())
+                await run_command(text, self.build_context())
                 if text.startswith(f"/{SKILLS.name} "):  # it may have added or removed commands
                     self._load_commands()
             elif text.startswith("!"):
@@ -189,15 +189,17 @@ class ChatController:
         found = find_commands(text.partition(" ")[0], self.commands) if is_command(text) else []
         return len(found) == 1 and found[0].during_turn == "runs"
 
-    async def offers(self, name: str, arguments: str) -> Sequence[tuple[str, str]]:
+    async def list_completions(self, name: str, arguments: str) -> Sequence[tuple[str, str]]:
         """Return the completions of a command."""
         found = find_commands(name, self.commands)
-        return await found[0].offers(structs.replace(self.context(), arguments=arguments)) if len(found) == 1 else ()
+        return (
+            await found[0].offers(structs.replace(self.build_context(), arguments=arguments)) if len(found) == 1 else ()
+        )
 
     def _get_session_id(self) -> SessionId | None:
         return self.active_session.session_id if self.active_session.is_open else None
 
-    def context(self) -> CommandContext:
+    def build_context(self) -> CommandContext:
         """Return the context for a command."""
         return CommandContext(
             arguments="",
@@ -224,7 +226,7 @@ class ChatController:
 
     async def _leave_when_idle(self) -> None:
         with suppress(TalariaError):
-            await self.active_session.chat.conversation.settled()
+            await self.active_session.chat.conversation.wait_until_idle()
         self._chat_screen.leave()
 
     async def _send(self, text: str, pictures: Sequence[Image]) -> None:
@@ -241,7 +243,7 @@ class ChatController:
     async def _report_failure(self, chat: OpenSession) -> None:
         """Show the error that kept a turn from running, if any."""
         try:
-            await chat.conversation.settled()
+            await chat.conversation.wait_until_idle()
         except TalariaError as error:
             self._chat_screen.show(error.for_owner)
 
@@ -291,16 +293,16 @@ class Exchange(Struct, frozen=True):
     reply: str = ""
 
 
-def last_exchanges(tx: Transaction, session_id: SessionId) -> list[Exchange]:
+def read_last_exchanges(tx: Transaction, session_id: SessionId) -> list[Exchange]:
     """Return the last exchanges, oldest first, then pending messages; long replies are cut."""
-    messages = without_program_messages(tx.messages.last(session_id, _RECENT_MESSAGES))
+    messages = drop_program_messages(tx.messages.last(session_id, _RECENT_MESSAGES))
     begun = list_exchanges(messages)[-_REPLAYED_EXCHANGES:]
     ends = [*(one.seq for one in begun), messages[-1].seq + 1] if begun else []
     found = [
         _read_exchange(one, [later for later in messages if first < later.seq < end], last=one is begun[-1])
         for one, (first, end) in zip(begun, pairwise(ends), strict=True)
     ]
-    waiting = [item for item in tx.inbox.unsettled(session_id) if item.state == "waiting" and item.kind != MIRROR]
+    waiting = [item for item in tx.inbox.list_unsettled(session_id) if item.state == "waiting" and item.kind != MIRROR]
     return [*found, *(_build_exchange(read_message(item.payload)) for item in waiting)]
 
 
@@ -315,9 +317,9 @@ def format_resume_hint(session_id: SessionId) -> str:
     return f"Resume this conversation with: talaria chat -r {session_id}"
 
 
-def _files_text(folder: Path) -> str:
+def _format_files_notice(folder: Path) -> str:
     """Return the notice that lists the project's commands and skills, with their names escaped."""
-    files = project_files(folder)
+    files = find_project_files(folder)
     names = [f"- {escape_markdown(escape_control(str(file.relative_to(folder))))}" for file in files[:_FILES_SHOWN]]
     more = [f"- and {len(files) - _FILES_SHOWN:,} more"] if len(files) > _FILES_SHOWN else []
     intro = (

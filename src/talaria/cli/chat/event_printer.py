@@ -36,10 +36,10 @@ _DIFF_LINES = 40
 class EventPrinter(Protocol):
     """Output format for a session."""
 
-    def opened(self, chat: OpenSession, notes: Sequence[str] = ()) -> None:
+    def print_opening(self, chat: OpenSession, notes: Sequence[str] = ()) -> None:
         """Show notices for the user at the start."""
 
-    def event(self, event: TurnEvent) -> None:
+    def print_event(self, event: TurnEvent) -> None:
         """Show an event."""
 
 
@@ -49,12 +49,12 @@ class JsonPrinter:
     def __init__(self, terminal: Terminal) -> None:
         self._terminal = terminal
 
-    def opened(self, chat: OpenSession, notes: Sequence[str] = ()) -> None:
+    def print_opening(self, chat: OpenSession, notes: Sequence[str] = ()) -> None:
         """Print the session."""
         opened = {"type": "opened", "session": chat.conversation.session_id, "model": chat.model}
         self._print({**opened, "notes": (*notes, *chat.notes)})
 
-    def event(self, event: TurnEvent) -> None:
+    def print_event(self, event: TurnEvent) -> None:
         """Print the event."""
         self._print(event)
 
@@ -68,7 +68,7 @@ def format_diff_lines(diff: str, terminal: Terminal, limit: int = _DIFF_LINES, *
     for line in lines[:limit]:
         style = {"+": "green", "-": "red", "@": "dim"}.get(line[:1])
         text = f"{indent}{line}"
-        yield terminal.styled(text, style) if style else text
+        yield terminal.style(text, style) if style else text
     if len(lines) > limit:
         yield f"  … {len(lines) - limit:,} more lines"
 
@@ -84,12 +84,12 @@ class TextPrinter:
         self._commands = commands
         self._open_line = False
 
-    def opened(self, chat: OpenSession, notes: Sequence[str] = ()) -> None:
+    def print_opening(self, chat: OpenSession, notes: Sequence[str] = ()) -> None:
         """Print the notes."""
         for note in (*notes, *chat.notes):
             self._terminal.note(note)
 
-    def event(self, event: TurnEvent) -> None:
+    def print_event(self, event: TurnEvent) -> None:
         """Show an event."""
         match event:
             case TextAdded(text):
@@ -138,7 +138,7 @@ class TextPrinter:
 
     def _print_note(self, text: str, style: str) -> None:
         self._end_line()
-        self._terminal.note(self._terminal.styled(text, style))
+        self._terminal.note(self._terminal.style(text, style))
 
     def _end_line(self) -> None:
         if self._open_line:

@@ -32,7 +32,7 @@ def format_approval_prompt(request: ApprovalAsked) -> str:
 class LineReader:
     """Line-based prompt that implements `TerminalAsks`.
 
-    Text typed before an approval question was shown does not answer it: complete lines are returned by `line` later.
+    Text typed before an approval question was shown does not answer it: `read_line` returns complete lines later.
     """
 
     def __init__(self, terminal: Terminal) -> None:
@@ -40,7 +40,7 @@ class LineReader:
         self._lock = asyncio.Lock()
         self._typed_lines: deque[str] = deque()
 
-    async def line(self, prompt: str) -> str | None:
+    async def read_line(self, prompt: str) -> str | None:
         """Return the typed line, or ``None`` at the end of the input."""
         async with self._lock:
             self._terminal.prompt(prompt)
@@ -53,8 +53,8 @@ class LineReader:
     async def choose(self, question: str, choices: Sequence[str]) -> int | None:
         """List the choices and return the index of the typed number or unique prefix, or ``None``."""
         listed = "\n".join(f"{number}. {choice}" for number, choice in enumerate(choices, 1))
-        self._terminal.note(f"{self._terminal.styled(question, 'bold')}\n{listed}")
-        typed = (await self.line(f"1 to {len(choices)}, or Enter to cancel: ") or "").lower()
+        self._terminal.note(f"{self._terminal.style(question, 'bold')}\n{listed}")
+        typed = (await self.read_line(f"1 to {len(choices)}, or Enter to cancel: ") or "").lower()
         if typed.isdecimal():
             return int(typed) - 1 if 0 < int(typed) <= len(choices) else None
         matches = [index for index, choice in enumerate(choices) if typed and choice.lower().startswith(typed)]
@@ -62,8 +62,8 @@ class LineReader:
 
     async def ask(self, question: str) -> str:
         """Return the typed answer; raises `Refused` at the end of the input."""
-        self._terminal.note(self._terminal.styled(question, "bold"))
-        typed = await self.line("Your answer: ")
+        self._terminal.note(self._terminal.style(question, "bold"))
+        typed = await self.read_line("Your answer: ")
         if typed is None:
             raise Refused("No answer: the input has ended.")
         return typed
@@ -72,18 +72,18 @@ class LineReader:
         """Show the exact action and return the decision; an empty line or the end of input refuses."""
         async with self._lock:
             self.show_approval(request)
-            decision = await self._decision(format_approval_prompt(request), parse_decision)
+            decision = await self._read_decision(format_approval_prompt(request), parse_decision)
             self.show_decision(request, decision)
             return decision
 
     async def confirm(self, question: str) -> bool:
         """Return whether the user answered yes; an empty line or the end of input means no."""
         async with self._lock:
-            self._terminal.note(self._terminal.styled(question, "bold"))
+            self._terminal.note(self._terminal.style(question, "bold"))
             self._save_typed_input()
-            return await self._decision(CONFIRMATION, confirmation_of) == "yes"
+            return await self._read_decision(CONFIRMATION, confirmation_of) == "yes"
 
-    async def _decision(self, prompt: str, decide: Callable[[str], str | None]) -> str:
+    async def _read_decision(self, prompt: str, decide: Callable[[str], str | None]) -> str:
         self._terminal.prompt(prompt)
         while typed := await self._read_line():
             decision = decide(typed)
@@ -100,7 +100,7 @@ class LineReader:
     def show_approval(self, request: ApprovalAsked) -> None:
         """Print an approval question; text typed before it is set aside."""
         terminal = self._terminal
-        terminal.note(terminal.styled(format_approval_heading(request), "bold"))
+        terminal.note(terminal.style(format_approval_heading(request), "bold"))
         for line in request.summary.split("\n"):
             terminal.note(f"  {line}")
         for line in format_diff_lines(request.diff, terminal) if request.diff else ():
@@ -112,7 +112,7 @@ class LineReader:
         """Print the decision; a refusal is reported by the refused call."""
         record = format_decision(request, decision)
         if record:
-            self._terminal.note(self._terminal.styled(f"✓ {record}", "green"))
+            self._terminal.note(self._terminal.style(f"✓ {record}", "green"))
 
     def _save_typed_input(self) -> None:
         *lines, rest = _read_typed_ahead().split("\n")

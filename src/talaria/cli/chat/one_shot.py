@@ -60,9 +60,9 @@ def ask_once(arguments: argparse.Namespace, services: "Services", typed: str, pi
 def _load_attachments(typed: str, images: Sequence[Path]) -> list[Part]:
     if "@" not in typed and not images:
         return []
-    from talaria.core.mentions import build_message_parts, picture  # noqa: PLC0415 (loaded for attachments)
+    from talaria.core.mentions import build_message_parts, open_image  # noqa: PLC0415 (loaded for attachments)
 
-    return [*build_message_parts(typed, Path.cwd())[1:], *map(picture, images)]
+    return [*build_message_parts(typed, Path.cwd())[1:], *map(open_image, images)]
 
 
 async def _ask_once(arguments: argparse.Namespace, services: "Services", parts: list[Part]) -> int:
@@ -78,10 +78,10 @@ async def _ask_once(arguments: argparse.Namespace, services: "Services", parts: 
         chat = await application.open_session(request, stack, jobs)
         listener = _Listener(chat, printer, services.terminal if attended else None, jobs)
         chat.events.subscribe(listener.on_event)
-        if tokens := _too_many_tokens(parts, chat):
+        if tokens := _estimate_if_too_long(parts, chat):
             await _discard_new(application, chat, arguments)
             raise Refused(_TOO_LONG.format(tokens=tokens, model=chat.model, limit=chat.info.context_limit))
-        printer.opened(chat, application.notes)
+        printer.print_opening(chat, application.notes)
         end = await _ask(chat, parts)
         if listener.error is not None:
             raise listener.error
@@ -89,7 +89,7 @@ async def _ask_once(arguments: argparse.Namespace, services: "Services", parts: 
     raise AssertionError("unreachable")
 
 
-def _too_many_tokens(parts: list[Part], chat: OpenSession) -> int:
+def _estimate_if_too_long(parts: list[Part], chat: OpenSession) -> int:
     """Return the estimated tokens of a question that is too long to be answered, otherwise 0."""
     tokens = estimate_tokens([Message(role="user", parts=tuple(parts), at=datetime.now(UTC))])
     return tokens if tokens > chat.info.context_limit * _MAX_CONTEXT_SHARE else 0
@@ -121,7 +121,7 @@ class _Listener:
         if self.error is not None:
             return
         try:
-            self._printer.event(event)
+            self._printer.print_event(event)
         except OSError as error:  # for example the reader of a pipe has exited
             self.error = error
             self._chat.conversation.stop()

@@ -12,8 +12,8 @@ from talaria.cli.chat.controller import (
     claim_first_run,
     format_resume_hint,
     is_resumable,
-    last_exchanges,
     read_display,
+    read_last_exchanges,
     save_display,
 )
 from talaria.cli.chat.event_printer import TextPrinter
@@ -28,7 +28,7 @@ from talaria.core.addresses import Address
 from talaria.core.aio import first_error
 from talaria.core.errors import Refused, TalariaError
 from talaria.core.events import ApprovalAsked
-from talaria.core.mentions import picture
+from talaria.core.mentions import open_image
 from talaria.core.messages import Image
 
 _KEYS = """\
@@ -53,7 +53,9 @@ async def _run(arguments: argparse.Namespace, services: Services) -> None:
         application = services.load_application()(stack)
         screen = PlainScreen(services, application, jobs, await read_display(application))
         printer = TextPrinter(services.terminal)
-        controller = ChatController(application, jobs, screen, printer.event, lambda: services.settings().cli.busy)
+        controller = ChatController(
+            application, jobs, screen, printer.print_event, lambda: services.settings().cli.busy
+        )
         stack.push_async_callback(controller.active_session.close)
         _, notes = await controller.open(build_open_request(arguments, _SURFACE))
         if await claim_first_run(application):
@@ -61,11 +63,11 @@ async def _run(arguments: argparse.Namespace, services: Services) -> None:
         for note in notes:
             services.terminal.note(note)
         await _replay(controller, services.terminal)
-        screen.pictures += map(picture, arguments.image)
+        screen.pictures += map(open_image, arguments.image)
         asyncio.get_running_loop().add_signal_handler(signal.SIGINT, lambda: _stop(controller))
         await controller.ask_for_trust(screen.keyboard.confirm)
         while not screen.is_leaving:
-            line = await screen.keyboard.line("> ")
+            line = await screen.keyboard.read_line("> ")
             if line is None:
                 services.terminal.note("")
                 break
@@ -81,8 +83,8 @@ async def _run(arguments: argparse.Namespace, services: Services) -> None:
 async def _replay(controller: ChatController, terminal: Terminal) -> None:
     """Print the last exchanges of a resumed session."""
     session_id = controller.active_session.session_id
-    for exchange in await controller.active_session.store.read(lambda tx: last_exchanges(tx, session_id)):
-        terminal.note(terminal.styled(f"> {exchange.text}", "bold"))
+    for exchange in await controller.active_session.store.read(lambda tx: read_last_exchanges(tx, session_id)):
+        terminal.note(terminal.style(f"> {exchange.text}", "bold"))
         if exchange.reply:
             terminal.line(exchange.reply)
 
@@ -90,7 +92,7 @@ async def _replay(controller: ChatController, terminal: Terminal) -> None:
 async def _wait_until_idle(controller: ChatController) -> None:
     """Wait for the end of the turn; its errors have already been shown."""
     try:
-        await controller.active_session.chat.conversation.settled()
+        await controller.active_session.chat.conversation.wait_until_idle()
     except TalariaError:
         return
 

@@ -112,8 +112,8 @@ def _restore(arguments: argparse.Namespace, services: Services, history: "Checkp
     except EditedSince as error:
         raise Refused(f"{error} Use --keep-edits to leave them alone, or --force to overwrite them.") from error
     text = f"Restored {pluralize(len(result.written), 'file')}, removed {pluralize(len(result.removed), 'file')}."
-    kept = f" Left as they are: {', '.join(result.kept)}." if result.kept else ""
-    _print(arguments, services, result, f"{text}{kept} `talaria checkpoints restore 1` undoes this.")
+    left_text = f" Left as they are: {', '.join(result.kept)}." if result.kept else ""
+    _print(arguments, services, result, f"{text}{left_text} `talaria checkpoints restore 1` undoes this.")
 
 
 def _describe_plan(plan: "RestorePlan") -> str:

@@ -17,7 +17,7 @@ from talaria.cli.parser import add_completion
 from talaria.cli.services import Services, note_gateway_reload
 from talaria.core.errors import NotFound, Refused
 from talaria.settings.atomic_files import write_file
-from talaria.settings.errors import Fault, build_unknown_fault, nearest
+from talaria.settings.errors import Fault, build_unknown_fault, find_nearest
 from talaria.settings.load import LoadedSettings, load
 from talaria.settings.schema import format_key, split_key, variable
 from talaria.settings.schema_views import render_template
@@ -73,7 +73,7 @@ class ConfigEntry(Struct, frozen=True):
         return {"key": self.key, "value": self.text if self.secret else self.value, "origin": self.origin}
 
 
-def _path(arguments: argparse.Namespace, services: Services) -> int:
+def _print_path(arguments: argparse.Namespace, services: Services) -> int:
     profile = services.profile
     if not arguments.json:
         services.terminal.line(str(profile.config_file))
@@ -101,7 +101,7 @@ def _show(arguments: argparse.Namespace, services: Services) -> int:
         rows = [(entry.key, entry.text, _shorten_origin(entry.origin, services)) for entry in entries]
         services.terminal.table(("KEY", "VALUE", "ORIGIN"), rows)
     for fault in (*loaded.faults, *secrets.faults):
-        services.terminal.note(services.terminal.styled(str(fault), "yellow"))
+        services.terminal.note(services.terminal.style(str(fault), "yellow"))
     return 0
 
 
@@ -185,7 +185,7 @@ def _check(arguments: argparse.Namespace, services: Services) -> int:
 
 
 _ACTIONS: Mapping[str, Callable[[argparse.Namespace, Services], int]] = {
-    "path": _path,
+    "path": _print_path,
     "show": _show,
     "get": _get,
     "set": _set,
@@ -201,7 +201,7 @@ def _load(services: Services) -> tuple[LoadedSettings, Secrets]:
 
 def _list_entries(loaded: LoadedSettings, secrets: Secrets) -> Iterator[ConfigEntry]:
     for field, value in loaded.values():
-        yield ConfigEntry(field.key, value, field.shown(value), str(loaded.origin(field.path)), field.secret)
+        yield ConfigEntry(field.key, value, field.format_value(value), str(loaded.origin(field.path)), field.secret)
     for name in secrets.names():
         location, text = secrets.locate(name), mask(secrets.get(name) or "")
         yield ConfigEntry(name, text, text, str(location), secret=True)
@@ -244,7 +244,7 @@ def _list_referenced_secrets(services: Services) -> set[str]:
 
 
 def _explain_unused(name: str) -> str:
-    close = nearest(name, list_secret_names(), similarity=0.9)
+    close = find_nearest(name, list_secret_names(), similarity=0.9)
     hint = f"Did you mean `{close}`?" if close else f"`talaria config set providers.NAME.key {name}` does."
     return f"No setting uses it yet. {hint}"
 
@@ -257,9 +257,9 @@ def _find_faults(services: Services) -> tuple[Fault, ...]:
 def _print_faults(services: Services) -> tuple[Fault, ...]:
     faults = _find_faults(services)
     for fault in faults:
-        services.terminal.line(services.terminal.styled(str(fault), "red"))
+        services.terminal.line(services.terminal.style(str(fault), "red"))
     if not faults:
-        services.terminal.line(services.terminal.styled("No problems found.", "green"))
+        services.terminal.line(services.terminal.style("No problems found.", "green"))
     return faults
 
 

@@ -31,7 +31,7 @@ from talaria.schedule.job_store import (
     read_job,
     remove_job,
 )
-from talaria.schedule.recurrence import system_zone
+from talaria.schedule.recurrence import find_system_zone
 
 _EPILOG = """\
 WHEN is either one time: 'in 30m' or just 30m, 'tomorrow 9:00', '2026-12-24 18:00';
@@ -222,12 +222,12 @@ def _change(arguments: argparse.Namespace, services: Services, request: JobReque
 def _write_change(arguments: argparse.Namespace, services: Services, work: Callable[[Transaction], Job]) -> int:
     networks = services.networks().targets()
 
-    def changed(tx: Transaction) -> tuple[JobView, bool]:
+    def change_job(tx: Transaction) -> tuple[JobView, bool]:
         job = read_job(work(tx))
         return build_job_view(job, find_job_problems(tx, job, networks)), is_gateway_alive(tx)
 
     with services.open_database() as database:
-        shown, has_gateway = database.write(changed)
+        shown, has_gateway = database.write(change_job)
     if arguments.json:
         services.terminal.json(shown)
         return 0
@@ -265,7 +265,7 @@ def _build_request(arguments: argparse.Namespace, deliver: tuple[str, ...] | Non
 
 def _build_rules(services: Services) -> JobRules:
     """Return the time zone and the networks of the profile."""
-    zone = services.settings().cli.time_zone or system_zone(services.environment)
+    zone = services.settings().cli.time_zone or find_system_zone(services.environment)
     return JobRules(zone, tuple(services.networks().targets()))
 
 

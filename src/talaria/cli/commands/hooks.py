@@ -126,7 +126,7 @@ def _find_hook(name: str, folder: Path) -> Hook:
 
 
 def _format_row(hook: HookSummary, services: Services) -> tuple[object, ...]:
-    state = services.terminal.styled(hook.state, {"on": "green", "broken": "red"}.get(hook.state, "dim"))
+    state = services.terminal.style(hook.state, {"on": "green", "broken": "red"}.get(hook.state, "dim"))
     if hook.problem:
         return hook.name, state, "", "", ""
     handler = "built in" if hook.name == BOOT else hook.run or HANDLER

@@ -189,7 +189,7 @@ def _report_sign_in(state: LoginState, services: Services) -> None:
     plan = f" ({state.plan})" if state.plan else ""
     services.terminal.line(f"Signed in to {state.title}{who}{plan}.")
     try:
-        chosen = services.models().chosen()
+        chosen = services.models().resolve_default_model()
     except TalariaError as error:
         services.terminal.note(error.for_owner)
         return

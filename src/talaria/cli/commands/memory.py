@@ -60,7 +60,7 @@ def run(arguments: argparse.Namespace, services: Services) -> int:
         case "list":
             _list(arguments, services, viewer)
         case "export":
-            services.terminal.json([_as_data(kind, one) for kind, one in _entries(services, viewer)])
+            services.terminal.json([_as_data(kind, one) for kind, one in _iterate_entries(services, viewer)])
         case "show":
             _report(arguments, services, *_find(services, viewer, arguments.entry))
         case "add":
@@ -111,14 +111,14 @@ def _show_change(arguments: argparse.Namespace, services: Services, change: Memo
 
 
 def _list(arguments: argparse.Namespace, services: Services, viewer: Viewer) -> None:
-    entries = list(_entries(services, viewer))
+    entries = list(_iterate_entries(services, viewer))
     if arguments.query:
         found = [one.id for one in asyncio.run(services.files().memory.find(arguments.query, viewer))]
         entries = sorted((pair for pair in entries if pair[1].id in found), key=lambda pair: found.index(pair[1].id))
     if arguments.json:
         services.terminal.json([_as_data(kind, one) for kind, one in entries])
     elif entries:
-        rows = [(one.id, kind, _when(one), one.surface, _cut(one.text)) for kind, one in entries]
+        rows = [(one.id, kind, _format_time(one), one.surface, _cut(one.text)) for kind, one in entries]
         services.terminal.table(("ID", "KIND", "WRITTEN", "SOURCE", "TEXT"), rows)
     elif services.terminal.interactive:
         services.terminal.note("No entry fits." if arguments.query else "Nothing is remembered yet.")
@@ -129,11 +129,13 @@ def _report(arguments: argparse.Namespace, services: Services, kind: MemoryKind,
         services.terminal.json(_as_data(kind, entry))
         return
     session = f", session {entry.session}" if entry.session else ""
-    services.terminal.line(f"{entry.id} ({kind}), written {_when(entry) or 'earlier'}, source {entry.surface}{session}")
+    services.terminal.line(
+        f"{entry.id} ({kind}), written {_format_time(entry) or 'earlier'}, source {entry.surface}{session}"
+    )
     services.terminal.line(entry.text)
 
 
-def _entries(services: Services, viewer: Viewer) -> Iterator[tuple[MemoryKind, MemoryItem]]:
+def _iterate_entries(services: Services, viewer: Viewer) -> Iterator[tuple[MemoryKind, MemoryItem]]:
     for book in services.files().memory.books(viewer):
         for entry in book.entries:
             yield book.kind, entry
@@ -141,7 +143,7 @@ def _entries(services: Services, viewer: Viewer) -> Iterator[tuple[MemoryKind, M
 
 def _find(services: Services, viewer: Viewer, part: str) -> tuple[MemoryKind, MemoryItem]:
     """Return the one entry with this id or text; raises `NotFound` or `Ambiguous`."""
-    entries = list(_entries(services, viewer))
+    entries = list(_iterate_entries(services, viewer))
     exact = [pair for pair in entries if part in (pair[1].id, pair[1].text)]
     found = exact[:1] or [pair for pair in entries if part.casefold() in pair[1].text.casefold()]
     if not found:
@@ -151,7 +153,7 @@ def _find(services: Services, viewer: Viewer, part: str) -> tuple[MemoryKind, Me
     return found[0]
 
 
-def _when(entry: MemoryItem) -> str:
+def _format_time(entry: MemoryItem) -> str:
     return f"{entry.at.astimezone():%Y-%m-%d %H:%M}" if entry.at else ""
 
 

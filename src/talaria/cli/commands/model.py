@@ -50,7 +50,7 @@ class ModelCommand:
             services.terminal.line(services.models().install_embedded(services.terminal.note))
             return 0
         model_service = services.models()
-        chosen = model_service.find(arguments.name) if arguments.name else model_service.chosen()
+        chosen = model_service.find(arguments.name) if arguments.name else model_service.resolve_default_model()
         if arguments.name:
             _write_choice(chosen, services)
         should_check = not (arguments.name or arguments.offline or chosen.limits)  # `find` has asked already
@@ -61,7 +61,7 @@ class ModelCommand:
             return 0
         _print_chosen(chosen, services)
         if problem:
-            services.terminal.line(services.terminal.styled(f"It isn't answering. {problem}", "yellow"))
+            services.terminal.line(services.terminal.style(f"It isn't answering. {problem}", "yellow"))
         elif should_check:
             services.terminal.line("It answers.")
         if services.terminal.interactive and not (arguments.name or arguments.offline):
@@ -91,7 +91,7 @@ class ModelsCommand:
         """Print the models, and the errors of providers that could not be queried."""
         model_service = services.models()
         in_use, reason = _find_model_in_use(services)
-        listing = model_service.listing(local_only=arguments.local)
+        listing = model_service.list_models(local_only=arguments.local)
         rows = [_build_row(one, in_use) for one in listing.models]
         shows_all = arguments.all or bool(arguments.filter)
         shown = rows if shows_all else [row for row in rows if row.local or row.in_use or row.info.known]
@@ -187,14 +187,14 @@ def _build_row(one: UsableModel, in_use: ChosenModel | None) -> ModelRow:
 
 def _find_model_in_use(services: Services) -> tuple[ChosenModel | None, list[str]]:
     try:
-        return services.models().chosen(), []
+        return services.models().resolve_default_model(), []
     except TalariaError as error:
         return None, [str(error)]
 
 
 def _choose_another(current: ChosenModel, services: Services) -> None:
     """Offer all usable models, and write the one that is picked."""
-    listing = services.models().listing()
+    listing = services.models().list_models()
     for problem in listing.problems:
         services.terminal.note(problem)
     picked = pick_model(services.terminal, listing.models, current)
@@ -227,7 +227,7 @@ def _write_choice(chosen: ChosenModel, services: Services) -> None:
 
 def _print_chosen(chosen: ChosenModel, services: Services) -> None:
     info, terminal = chosen.info, services.terminal
-    terminal.line(terminal.styled(f"{chosen.provider}:{chosen.model}", "bold"))
+    terminal.line(terminal.style(f"{chosen.provider}:{chosen.model}", "bold"))
     terminal.line(chosen.why)
     facts = [f"{info.context_limit:,} tokens of context", list_abilities(info) or "chat only"]
     is_guess = not info.known and not info.has_price

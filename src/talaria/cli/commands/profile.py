@@ -8,7 +8,7 @@ from typing import Any
 from talaria.cli.parser import add_completion
 from talaria.cli.services import Services
 from talaria.core.errors import NotFound, Refused
-from talaria.settings.profiles import FolderTrust, Profile, project_files
+from talaria.settings.profiles import FolderTrust, Profile, find_project_files
 
 _TRUST_EPILOG = """\
 A project can contain commands (.talaria/commands) and skills (.talaria/skills).
@@ -165,7 +165,7 @@ def _list_folders(folder_trust: FolderTrust, arguments: argparse.Namespace, serv
 def _trust_folder(folder_trust: FolderTrust, folder: Path, services: Services) -> None:
     if not folder.is_dir():
         raise NotFound(f"There is no folder {folder}.")
-    files = project_files(folder)
+    files = find_project_files(folder)
     if not files:
         raise Refused(f"{folder} contains no commands or skills, so there is nothing to trust.")
     for file in files:

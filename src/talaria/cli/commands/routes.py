@@ -121,13 +121,13 @@ def _list_routes(arguments: argparse.Namespace, services: Services) -> int:
         )
         return 0
     services.terminal.table(("ROUTE", *(field.upper() for field in fields)), rows)
-    for problem in routes.problems():
+    for problem in routes.list_problems():
         services.terminal.note(problem)
     return 0
 
 
 def _add_route(arguments: argparse.Namespace, services: Services) -> int:
-    from talaria.settings.edit import edit_values, file_version  # noqa: PLC0415 (loaded for a change: needs tomlkit)
+    from talaria.settings.edit import compute_file_version, edit_values  # noqa: PLC0415 (loaded for a change: needs tomlkit)
 
     settings, persona = services.settings(), arguments.persona
     if persona and persona not in settings.personas:
@@ -136,7 +136,7 @@ def _add_route(arguments: argparse.Namespace, services: Services) -> int:
     if route == RouteSettings(persona=persona):
         raise Refused("A route needs at least one of --network, --server, --chat, --thread and --person.")
     _check_server(settings, arguments)
-    version = file_version(read_source(services.profile.config_file).text)
+    version = compute_file_version(read_source(services.profile.config_file).text)
     key = ("routes", arguments.name)
     values: dict[str, str | None] = {format_key(key): None} if arguments.name in settings.routes else {}
     values |= {format_key((*key, field)): value for field, value in structs.asdict(route).items() if value}
@@ -161,7 +161,7 @@ def _test_route(arguments: argparse.Namespace, services: Services) -> int:
 
 
 def _check_server(settings: Settings, arguments: argparse.Namespace) -> None:
-    if arguments.server and (problem := Routes(settings).server_problem(arguments.network)):
+    if arguments.server and (problem := Routes(settings).find_server_problem(arguments.network)):
         raise Refused(problem)
 
 

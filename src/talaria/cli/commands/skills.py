@@ -63,7 +63,7 @@ def _show_list(skills: Sequence[SkillInfo], services: Services, *, json: bool) -
     if json:
         services.terminal.json(skills)
         return
-    zone, styled = find_zone(services.settings().cli.time_zone), services.terminal.styled
+    zone, styled = find_zone(services.settings().cli.time_zone), services.terminal.style
     rows = [
         (
             one.name,

@@ -43,7 +43,7 @@ def run(arguments: argparse.Namespace, services: Services) -> int:
         states = [{"name": name, "enabled": server.enabled} for name, server in servers.items()]
         services.terminal.json({"toolsets": toolsets, "servers": states, "bytes": total})
         return 0
-    services.terminal.table(("TOOLSET", "TOOL", "STATE", "EFFECT", "BYTES", "DOES"), _rows(toolsets, services))
+    services.terminal.table(("TOOLSET", "TOOL", "STATE", "EFFECT", "BYTES", "DOES"), _build_rows(toolsets, services))
     count = sum(len(toolset.tools) for toolset in toolsets)
     services.terminal.note(f"{len(enabled)} of {count} tools are on and add {total:,} bytes to each request.")
     for name, server in servers.items():
@@ -51,8 +51,8 @@ def run(arguments: argparse.Namespace, services: Services) -> int:
     return 0
 
 
-def _rows(toolsets: Sequence[ToolsetState], services: Services) -> list[tuple[object, ...]]:
-    styled = services.terminal.styled
+def _build_rows(toolsets: Sequence[ToolsetState], services: Services) -> list[tuple[object, ...]]:
+    styled = services.terminal.style
     return [
         (
             toolset.name,
@@ -60,14 +60,14 @@ def _rows(toolsets: Sequence[ToolsetState], services: Services) -> list[tuple[ob
             styled(_format_state(on=tool.enabled), "green" if tool.enabled else "dim"),
             tool.effect,
             tool.bytes,
-            _first_sentence(tool.does),
+            _take_first_sentence(tool.does),
         )
         for toolset in toolsets
         for tool in toolset.tools
     ]
 
 
-def _first_sentence(text: str) -> str:
+def _take_first_sentence(text: str) -> str:
     return f"{_SENTENCE_END.split(text, maxsplit=1)[0].rstrip('.')}."
 
 

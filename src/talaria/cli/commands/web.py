@@ -154,10 +154,10 @@ def _open_app(arguments: argparse.Namespace, services: Services) -> None:
 
 def _show_app(arguments: argparse.Namespace, services: Services, address: str, *, serves: bool = False) -> None:
     """Open the app signed in, or print the address that does so."""
-    link = f"{_reachable(address)}/#code={_create_code(services)}"
+    link = f"{_make_reachable(address)}/#code={_create_code(services)}"
     is_opened = not arguments.no_open and services.terminal.interactive and webbrowser.open(link)
     if is_opened:
-        services.terminal.note(f"The web app is open in your browser: {_reachable(address)}")
+        services.terminal.note(f"The web app is open in your browser: {_make_reachable(address)}")
     else:
         services.terminal.note("Open this address within two minutes. It works once:")
         services.terminal.document(f"{link}\n", flush=True)
@@ -180,7 +180,7 @@ def _pair_device(arguments: argparse.Namespace, services: Services) -> None:
         raise Refused("No server is running. Start one with `talaria web` or `talaria serve`, then pair.")
     with services.open_database() as database:
         code = database.write(lambda tx: create_code(tx, person=person, life=PAIRING_CODE_LIFE))
-    reached = _reachable(address, outside=True)
+    reached = _make_reachable(address, outside=True)
     drawn = io.StringIO()
     segno.make(f"{reached}/#code={code}", error="m", micro=False).terminal(drawn, compact=True, border=2)
     terminal = services.terminal
@@ -238,7 +238,7 @@ def _create_code(services: Services) -> str:
         return database.write(create_code)
 
 
-def _reachable(address: str, *, outside: bool = False) -> str:
+def _make_reachable(address: str, *, outside: bool = False) -> str:
     """Return an address that a browser can open: a server that listens everywhere is on this machine, too."""
     parts = urlsplit(address)
     if parts.hostname not in ("0.0.0.0", "::"):  # noqa: S104 (compared, not bound)

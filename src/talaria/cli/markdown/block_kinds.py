@@ -263,12 +263,12 @@ def open_item(rest: str, key: int, before: Container | None, *, interrupts: bool
     return Item(key, kind=kind, number=number, origin=origin, indent=indent, marker=marker), inner
 
 
-def prefix(containers: Sequence[Container], theme: Theme) -> StyledLine:
+def build_prefix(containers: Sequence[Container], theme: Theme) -> StyledLine:
     """Return the prefix of the next line in these containers."""
     return [_render_part(one, theme) for one in containers]
 
 
-def blank_prefix(containers: Sequence[Container], theme: Theme) -> StyledLine:
+def build_blank_prefix(containers: Sequence[Container], theme: Theme) -> StyledLine:
     """Return an empty line in these containers, without trailing spaces."""
     last = max((i + 1 for i, one in enumerate(containers) if isinstance(one, Quote)), default=0)
     line = [_render_part(one, theme) for one in containers[:last]]
@@ -328,7 +328,7 @@ def is_rule(rest: str) -> bool:
     return text[:1] in {"*", "-", "_"} and _IS_RULE(text) is not None
 
 
-def underline_level(rest: str) -> int:
+def find_underline_level(rest: str) -> int:
     """Return the heading level that a line gives to the paragraph above it, or 0."""
     text = rest.strip()
     return 0 if not _IS_UNDERLINE(text) else 1 if text[0] == "=" else 2

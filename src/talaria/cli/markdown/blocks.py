@@ -17,21 +17,21 @@ from talaria.cli.markdown.block_kinds import (
     TableRows,
     begins_html,
     begins_leaf,
-    blank_prefix,
+    build_blank_prefix,
+    build_prefix,
     closes_fence,
     copy_containers,
     copy_leaf,
     enter,
+    find_underline_level,
     indent_of,
     is_rule,
     open_item,
     open_quote,
-    prefix,
     read_alignment,
     read_fence,
     read_heading,
     split_row,
-    underline_level,
 )
 from talaria.cli.markdown.code import Highlighter
 from talaria.cli.markdown.inline import read_inline
@@ -178,7 +178,7 @@ class Blocks:
             self._close_leaf()
         else:
             code = rest[min(leaf.indent, indent_of(rest)) :]
-            self._write([leaf.highlighter.line(code)], begins=leaf.fresh)
+            self._write([leaf.highlighter.highlight_line(code)], begins=leaf.fresh)
             leaf.fresh = False
         return True
 
@@ -209,7 +209,7 @@ class Blocks:
             self._close_leaf()
             self._leaf = TableRows(Table(head, alignment, self._theme))
             return True
-        if level := underline_level(rest):
+        if level := find_underline_level(rest):
             self._leaf = None
             self._write_heading(Heading(level, "\n".join(leaf.lines)))
         return bool(level)
@@ -233,7 +233,7 @@ class Blocks:
         elif heading := read_heading(rest):
             self._write_heading(heading)
         elif is_rule(rest):
-            self._write([[("─" * min(_WIDEST_RULE, self._available_width()), self._theme.dim)]], begins=True)
+            self._write([[("─" * min(_WIDEST_RULE, self._get_available_width()), self._theme.dim)]], begins=True)
         elif begins_html(rest):
             self._leaf = Html()
             self._write([[(rest, "")]], begins=True)
@@ -249,7 +249,7 @@ class Blocks:
     def _write_heading(self, heading: Heading) -> None:
         theme = self._theme
         style = {1: theme.heading1, 2: theme.heading2}.get(heading.level, theme.heading)
-        self._write(wrap(read_inline(heading.text, theme, style), self._available_width()), begins=True)
+        self._write(wrap(read_inline(heading.text, theme, style), self._get_available_width()), begins=True)
 
     def _write_paragraph(self, leaf: Paragraph) -> None:
         """Write the paragraph so far; more may follow."""
@@ -257,16 +257,16 @@ class Blocks:
             return
         quoted = any(isinstance(one, Quote) for one in self._containers)
         runs = read_inline("\n".join(leaf.lines), self._theme, self._theme.quote if quoted else "")
-        self._write(wrap(runs, self._available_width()), begins=not leaf.continues)
+        self._write(wrap(runs, self._get_available_width()), begins=not leaf.continues)
         leaf.lines, leaf.size, leaf.continues = [], 0, True
 
     def _write_table(self, leaf: TableRows, *, ended: bool) -> None:
-        if lines := [*leaf.table.take_lines(self._available_width(), ended=ended)]:
+        if lines := [*leaf.table.take_lines(self._get_available_width(), ended=ended)]:
             self._write(lines, begins=leaf.fresh)
             leaf.fresh = False
 
-    def _available_width(self) -> int:
-        return max(_NARROWEST, self._width() - line_width(prefix(self._containers, self._theme)))
+    def _get_available_width(self) -> int:
+        return max(_NARROWEST, self._width() - line_width(build_prefix(self._containers, self._theme)))
 
     def _write(self, lines: Iterable[StyledLine], *, begins: bool = False) -> None:
         keys = [one.key for one in self._containers]
@@ -274,16 +274,16 @@ class Blocks:
             within_list = any(isinstance(one, Item) for one in self._containers)
             if self._gap or not within_list:
                 shared = [one for one in self._containers if one.key in self._above]
-                self._written.append(to_ansi(blank_prefix(shared, self._theme)))
+                self._written.append(to_ansi(build_blank_prefix(shared, self._theme)))
         self._gap, self._above = False, keys
         for line in lines:
-            before = prefix(self._containers, self._theme)
+            before = build_prefix(self._containers, self._theme)
             fresh = any(isinstance(one, Item) and one.fresh for one in self._containers)
             shown = any(text for text, _ in line)
             if shown or fresh:
                 self._written.append(to_ansi([*before, *line] if shown else strip_line([*before])))
             else:
-                self._written.append(to_ansi(blank_prefix(self._containers, self._theme)))
+                self._written.append(to_ansi(build_blank_prefix(self._containers, self._theme)))
             for one in self._containers:
                 if isinstance(one, Item):
                     one.fresh = False

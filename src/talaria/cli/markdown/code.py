@@ -31,7 +31,7 @@ class Highlighter:
     @cached_property
     def _lexer(self) -> Any:
         # Resolved with the first line: a partly streamed name may look like another language.
-        return _lexer(self._language)
+        return _make_lexer(self._language)
 
     def copy(self) -> "Highlighter":
         """Return an independent copy."""
@@ -41,18 +41,18 @@ class Highlighter:
             other.__dict__["_context"] = _copy_context(self._context)
         return other
 
-    def line(self, text: str) -> StyledLine:
+    def highlight_line(self, text: str) -> StyledLine:
         """Return the next line, given without its line break, with colours."""
         if self._lexer is None:
             return [(text, self._theme.code)]
         if len(text) > _LONGEST_LINE:
             return [(text, "")]
-        style_of = _styles(self._theme)
-        line = [(part, style_of(kind)) for kind, part in self._tokens(text + "\n") if part]
+        style_of = _load_styles(self._theme)
+        line = [(part, style_of(kind)) for kind, part in self._split_tokens(text + "\n") if part]
         whole = "".join(part for part, _ in line) == text
         return line if whole else [(text, "")]  # some lexers drop text they don't recognise
 
-    def _tokens(self, line: str) -> Iterator[tuple[Any, str]]:
+    def _split_tokens(self, line: str) -> Iterator[tuple[Any, str]]:
         from pygments.lexer import ExtendedRegexLexer, RegexLexer  # type: ignore[import-untyped]  # noqa: PLC0415 (loaded with the first code block)
 
         if isinstance(self._lexer, ExtendedRegexLexer):
@@ -166,9 +166,9 @@ class Highlighter:
 
 def preload_highlighting(theme: Theme, *languages: str) -> None:
     """Load these languages in advance, so that the first code line is fast; may run in a thread."""
-    _styles(theme)
+    _load_styles(theme)
     for language in languages:
-        _lexer(language)
+        _make_lexer(language)
 
 
 @lru_cache(maxsize=1)
@@ -179,7 +179,7 @@ def _list_lexer_names() -> dict[str, str]:
 
 
 @lru_cache(maxsize=64)
-def _lexer(language: str) -> Any:
+def _make_lexer(language: str) -> Any:
     """Return the lexer of this name, or ``None``; plug-ins are skipped, because finding them reads the disk."""
     if not language or language in {"text", "txt", "plain", "plaintext", "output"}:
         return None
@@ -190,7 +190,7 @@ def _lexer(language: str) -> Any:
 
 
 @lru_cache(maxsize=8)
-def _styles(theme: Theme) -> Any:
+def _load_styles(theme: Theme) -> Any:
     """Return a function from token types to styles."""
     from pygments.styles import get_style_by_name  # type: ignore[import-untyped]  # noqa: PLC0415 (loaded with the first code block)
     from pygments.token import Error, Generic, Text, Token, Whitespace  # noqa: PLC0415 (loaded with the first code block)
@@ -210,13 +210,13 @@ def _styles(theme: Theme) -> Any:
         look = token_styles[kind]
         numbers = [number for key, number in (("bold", "1"), ("italic", "3"), ("underline", "4")) if look[key]]
         if look["color"] and look["color"] != ordinary:
-            numbers.append(f"38;5;{nearest_color(look['color'])}")
+            numbers.append(f"38;5;{find_nearest_color(look['color'])}")
         return ";".join(numbers)
 
     return style_of
 
 
-def nearest_color(color: str) -> int:
+def find_nearest_color(color: str) -> int:
     """Return the nearest of the terminal's 256 colours for six hexadecimal digits."""
     rgb = tuple(int(color[i : i + 2], 16) for i in (0, 2, 4))
     steps = (0, 95, 135, 175, 215, 255)

@@ -9,7 +9,7 @@ from unicodedata import category
 from msgspec import Struct
 
 from talaria.cli.markdown.styled_text import StyledRun, Theme
-from talaria.cli.terminal_text import cell
+from talaria.cli.terminal_text import format_cell
 
 _FIND_MARK = re.compile(
     r"(?P<escape>\\[!-/:-@\[-`{-~])|(?P<break>\\(?=\n))|(?P<tick>`+)"
@@ -86,7 +86,7 @@ class _Reader:
             self._handle_mark(found)
         self._nodes.append(_Node(text[self._at :]))
         self._emphasise(0)
-        return self._runs()
+        return self._build_runs()
 
     def _handle_mark(self, found: re.Match[str]) -> None:
         kind, mark = found.lastgroup, found[0]
@@ -152,7 +152,7 @@ class _Reader:
         self._emphasise(opening.delimiters)
         del self._delimiters[opening.delimiters :]
         shown = "".join(node.text for node in self._nodes[opening.node + 1 :])
-        address = cell(_FIND_ESCAPE.sub(r"\1", unescape(target["angle"] or target["bare"] or "")))
+        address = format_cell(_FIND_ESCAPE.sub(r"\1", unescape(target["angle"] or target["bare"] or "")))
         beginning.text = ""
         beginning.begins += (self._theme.link,)
         if not shown.strip():
@@ -208,7 +208,7 @@ class _Reader:
             begin.begins += (style,)
             end.ends += (style,)
 
-    def _runs(self) -> list[StyledRun]:
+    def _build_runs(self) -> list[StyledRun]:
         open_styles: list[str] = []
         style = self._base
         runs: list[StyledRun] = []
@@ -241,7 +241,7 @@ def _is_punctuation(character: str) -> bool:
 
 def _decode_entity(entity: str) -> str:
     shown = unescape(entity)
-    return shown if shown == "\u00a0" else cell(shown)
+    return shown if shown == "\u00a0" else format_cell(shown)
 
 
 def _is_same_address(shown: str, address: str) -> bool:

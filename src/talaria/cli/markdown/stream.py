@@ -46,7 +46,7 @@ class MarkdownStream:
         self._append(rest)
         return self._take_output()
 
-    def tail(self) -> str:
+    def render_tail(self) -> str:
         """Return the last lines of the unfinished rest as if it ended here, without a final line break."""
         width = self._width()
         if self._tail is None or self._tail[0] != width:
@@ -65,14 +65,14 @@ class MarkdownStream:
     def _append(self, part: str) -> None:
         self._pieces.append(part)
         self._size += len(part)
-        while self._size > LONGEST_PART and self._in_prose():
+        while self._size > LONGEST_PART and self._is_in_prose():
             line = "".join(self._pieces)
             cut = line.rfind(" ", LONGEST_PART // 2, LONGEST_PART)
             cut = LONGEST_PART if cut < 0 else cut
             self._blocks.add_part(_clean_text(line[:cut]), first=self._first)
             self._pieces, self._size, self._first = [line[cut:]], len(line) - cut, False
 
-    def _in_prose(self) -> bool:
+    def _is_in_prose(self) -> bool:
         return not self._first or self._blocks.leaf is None or isinstance(self._blocks.leaf, Paragraph)
 
     def _end_line(self) -> None:

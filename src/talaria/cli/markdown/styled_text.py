@@ -90,9 +90,9 @@ def to_ansi(line: Iterable[StyledRun]) -> str:
         if style == current:
             pending += text
             continue
-        out.append(_styled(pending, current))
+        out.append(_style_text(pending, current))
         pending, current = text, style
-    out.append(_styled(pending, current))
+    out.append(_style_text(pending, current))
     return "".join(out)
 
 
@@ -115,7 +115,7 @@ def _measure(text: str) -> int:
     return total
 
 
-def _styled(text: str, style: str) -> str:
+def _style_text(text: str, style: str) -> str:
     return f"\x1b[{style}m{text}\x1b[0m" if style and text else text
 
 

@@ -65,7 +65,7 @@ class Inbox(Protocol):
     def put_back(self, turn_id: TurnId) -> int:
         """Return the messages of a dead turn to the queue, and return their number."""
 
-    def unsettled(self, session_id: SessionId | None = None) -> list[InboxItem]:
+    def list_unsettled(self, session_id: SessionId | None = None) -> list[InboxItem]:
         """Return pending and running messages of a session, or of all, in order."""
 
 
@@ -138,7 +138,7 @@ class Outbox(Protocol):
         the sender is certainly dead, a process of this machine that has ended, otherwise after ``duration``.
         """
 
-    def sent(self, item_id: int, reference: str) -> bool:
+    def mark_sent(self, item_id: int, reference: str) -> bool:
         """Record the network's reference; ``False`` if another worker has taken the item over."""
 
     def retry(self, item_id: int, not_before: datetime, error: str) -> bool:

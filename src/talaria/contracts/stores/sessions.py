@@ -180,7 +180,7 @@ class Search(Protocol):
     def find(self, query: SearchQuery) -> list[Hit]:
         """Return the best matches; text without a word in it finds nothing and never raises."""
 
-    def unindexed(self) -> int:
+    def count_unindexed(self) -> int:
         """Return the number of messages not indexed yet; `find` searches the newest 2,000 of them itself."""
 
     def catch_up(self, count: int = 200) -> int:

@@ -212,7 +212,7 @@ class Ledger(Protocol):
     def settle(self, hold: Hold, spent: int) -> None:
         """Replace a hold by the amount actually spent, even if the hold has expired."""
 
-    def spent(self, account: str) -> int:
+    def read_spent(self, account: str) -> int:
         """Return the amount spent on an account so far."""
 
 

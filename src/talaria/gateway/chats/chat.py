@@ -45,7 +45,7 @@ from talaria.runtime.open_session import OpenRequest
 from talaria.runtime.outbox import queue_notice, queue_reply, queue_turn_result
 from talaria.runtime.questions import AnswerReceiver
 from talaria.runtime.runner import SessionRunner
-from talaria.runtime.turn_log import model_steps
+from talaria.runtime.turn_log import read_model_steps
 from talaria.runtime.workers import STORE_UNREACHABLE
 from talaria.settings.model import LiveSettings
 from talaria.settings.sections.chats import ChatNetworkSettings, find_room
@@ -200,7 +200,7 @@ class Chat:
     async def switch_session(self, session_id: SessionId) -> None:
         """Open this session, unless the open one has been bound to the chat in the meantime."""
         async with self._switch_lock:
-            if await self.active_session.settled() != session_id and not await self.active_session.store.read(
+            if await self.active_session.wait_for_switch() != session_id and not await self.active_session.store.read(
                 self._is_bound_here
             ):
                 await self.active_session.move_to(session_id)
@@ -383,8 +383,8 @@ class Chat:
         if not self.display.footer or not isinstance(ending.end, TurnAnswered):
             return ""
         chat = self.active_session.chat
-        steps = model_steps(tx, ending.turn_id)
-        return format_footer(runtime(steps, chat.model, chat.info, chat.workspace.folder))
+        steps = read_model_steps(tx, ending.turn_id)
+        return format_footer(build_footer(steps, chat.model, chat.info, chat.workspace.folder))
 
 
 class ReplyQueuer:
@@ -404,9 +404,9 @@ class ReplyQueuer:
         self._make_footer = make_footer
         self._settings = settings
         self._voice = voice
-        self.has_follow_up = self._speaks()
+        self.has_follow_up = self._may_speak()
 
-    def _speaks(self) -> bool:
+    def _may_speak(self) -> bool:
         """Return whether replies may be spoken: by the setting, or because a chat can choose it with `/voice`."""
         voice = self._settings.current.voice
         return self._voice is not None and (voice.speak != "off" or bool(voice.speaker))
@@ -420,13 +420,13 @@ class ReplyQueuer:
         """Queue the result for the chat from which the message came, in the transaction that ends the turn."""
         if ending.route is not None and queue_turn_result(tx, ending, self._make_footer(tx, ending)) is None:
             _blank_preview(tx, ending)
-        speaks = self._speaks()
+        speaks = self._may_speak()
         then = self._voice.turn_ended(tx, ending) if self._voice is not None and speaks else None
         return then if speaks == self.has_follow_up else partial(self._set_has_follow_up, speaks, then)
 
     async def follow_up(self) -> bool:
         """Speak pending replies."""
-        if self._voice is not None and self._speaks():
+        if self._voice is not None and self._may_speak():
             await self._voice.follow_up()
         return False
 
@@ -448,7 +448,7 @@ class ReplyFooter(Struct, frozen=True, kw_only=True):
     cost_microdollars: int = 0
 
 
-def runtime(steps: Sequence[ModelStep], model: str, info: ModelInfo, folder: Path) -> ReplyFooter:
+def build_footer(steps: Sequence[ModelStep], model: str, info: ModelInfo, folder: Path) -> ReplyFooter:
     """Return the footer values of a turn; ``model`` is used if there were no model calls."""
     last = steps[-1] if steps else None
     return ReplyFooter(

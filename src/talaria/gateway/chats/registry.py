@@ -17,7 +17,7 @@ from talaria.core.errors import Refused, StoreError, TalariaError
 from talaria.core.ids import SessionId, WorkerId
 from talaria.core.session_context import SessionContext, bound
 from talaria.gateway.chats.chat import AgentVersion, Chat
-from talaria.goals.goal_store import resumable_goals
+from talaria.goals.goal_store import list_resumable_goals
 from talaria.runtime.agent_cache import AgentCache, AgentSpec, SessionVersion, read_session_version
 from talaria.runtime.completions import BATCH_WINDOW, WAKE, queue_reports_if_idle
 from talaria.runtime.open_session import ResumeSession
@@ -117,10 +117,10 @@ class ChatRegistry:
         self, key: str, address: Address, session_id: SessionId, version: SessionVersion | None = None
     ) -> AsyncIterator[Chat]:
         """Use a chat like `using`, one caller at a time in the order of their calls."""
-        async with self._updates_of(key), self.using(key, address, session_id, version) as chat:
+        async with self._get_update_lock(key), self.using(key, address, session_id, version) as chat:
             yield chat
 
-    def _updates_of(self, key: str) -> UpdateLock:
+    def _get_update_lock(self, key: str) -> UpdateLock:
         """Return the lock that each update of a chat holds while it is dispatched."""
         lock = self._updates.get(key)
         if lock is None:
@@ -143,7 +143,7 @@ class ChatRegistry:
             chat = None
         is_current = chat is None or (agent_version is not None and chat.agent_version == agent_version)
         agent_spec = None if is_current else await self._build_spec(address, session_id)
-        signature = None if agent_spec is None else self._required_signature(key, agent_spec)
+        signature = None if agent_spec is None else self._get_required_signature(key, agent_spec)
         build = partial(self._open_chat, key, address, session_id, agent_version)
         async with self._cache.using(key, signature, build) as chat:
             await chat.switch_session(session_id)
@@ -160,7 +160,7 @@ class ChatRegistry:
             version = await self._store.read(lambda tx: read_session_version(tx, session_id))
         return AgentVersion(generation, address.chat_id, address.thread_id, version) if version is not None else None
 
-    def _required_signature(self, key: str, agent_spec: AgentSpec) -> str:
+    def _get_required_signature(self, key: str, agent_spec: AgentSpec) -> str:
         """Return the signature that the agent must have."""
         found = self._cache.find(key)
         if found is not None and found.is_busy:  # a running turn keeps its agent; another is built afterwards
@@ -221,7 +221,7 @@ class ChatRegistry:
         """Process the pending work of a session: its inbox, and its goal if no process follows it."""
         try:
             async with AsyncExitStack() as stack:
-                async with self._updates_of(key):
+                async with self._get_update_lock(key):
                     chat = await stack.enter_async_context(self.using(key, address, session_id))
                 await chat.finish_commands()
                 if self.find(key) is chat:  # if another chat has replaced it, that one resumes the session
@@ -259,7 +259,7 @@ class ChatRegistry:
             if not self.closed:
                 await chat.open(
                     agent_version,
-                    wait_for_updates=self._updates_of(key).wait_for_updates,
+                    wait_for_updates=self._get_update_lock(key).wait_for_updates,
                     release=lambda: self.release(key),
                 )
         if self.closed:  # possibly set while the chat was being opened
@@ -271,7 +271,7 @@ class ChatRegistry:
         """Return the sessions with a goal to resume, among those that this worker may serve."""
         return [
             pending
-            for session_id in resumable_goals(tx, datetime.now(UTC))
+            for session_id in list_resumable_goals(tx, datetime.now(UTC))
             for pending in self._find_chat(tx, session_id)
             if can_claim_chat(tx, pending[1], self.worker)
         ]
@@ -303,7 +303,7 @@ class ChatRegistry:
 
 def _has_pending_work(tx: Transaction) -> bool:
     """Return whether any turn is running or any message pending, in any process."""
-    return bool(tx.turns.find(running=True, limit=1) or tx.inbox.unsettled())
+    return bool(tx.turns.find(running=True, limit=1) or tx.inbox.list_unsettled())
 
 
 def _has_moved(chat: Chat) -> bool:

@@ -286,7 +286,7 @@ class TurnView:
     def on_event(self, event: TurnEvent, answers: AnswerReceiver) -> None:
         """Show an event of a turn after its beginning, and post the question that it asks."""
         if self._preview is not None:
-            self._preview.event(event)
+            self._preview.handle_event(event)
         if isinstance(event, ApprovalAsked | QuestionAsked):
             self._ask(event, answers)
         elif isinstance(event, TurnEnd):
@@ -327,7 +327,7 @@ class TurnView:
     ) -> None:
         """Ask after the preview has shown what leads to the question."""
         if preview is not None:
-            await preview.flushed()
+            await preview.wait_until_flushed()
         await answer(event, answers, asker, markdown=True)
 
     def _set_reaction(self, emoji: str) -> None:

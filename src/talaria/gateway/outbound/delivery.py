@@ -244,7 +244,7 @@ class Delivery:
 
     def _record_sent(self, tx: Transaction, item: OutboxItem, reference: str, writer: MessageWriter) -> bool:
         """Record that an item was sent, and return whether others are left; later ones notify by themselves."""
-        if tx.outbox.sent(item.id, reference) and writer.has_record:
+        if tx.outbox.mark_sent(item.id, reference) and writer.has_record:
             POSTED_MESSAGES.delete(tx, item.session_id, item.key)
         if writer.repeated:
             tx.events.append(f"delivery:{self._platform.name}", [("repeated", item.key)])

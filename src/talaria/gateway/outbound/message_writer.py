@@ -99,7 +99,7 @@ class Throttle:
     def delay(self, to: Address, share: float = REPLY) -> float:
         """Return the seconds until a chat may be called; ``share`` of each rate is left to other calls."""
         shut = self._chats_shut_until.get(to.chat_id, 0.0) - _now()
-        chat = _delay(self._chats.get(to.chat_id, 0.0), self._chat_rate(to), share)
+        chat = _delay(self._chats.get(to.chat_id, 0.0), self._get_chat_rate(to), share)
         extra = _delay(self._extras, self._extras_rate, 0.0) if share else 0.0
         return max(shut, self.shut_for, _delay(self._network, self._rates.network, share), chat, extra)
 
@@ -110,7 +110,7 @@ class Throttle:
         self._network = _add_call(self._network, self._rates.network)
         if share:
             self._extras = _add_call(self._extras, self._extras_rate)
-        rate = self._chat_rate(to)
+        rate = self._get_chat_rate(to)
         if rate is not None:
             self._chats[to.chat_id] = _add_call(self._chats.get(to.chat_id, 0.0), rate)
         if len(self._chats) > _MAX_CHATS:
@@ -135,7 +135,7 @@ class Throttle:
         """End the pause of the whole network."""
         self._shut_until = 0.0
 
-    def _chat_rate(self, to: Address) -> Rate | None:
+    def _get_chat_rate(self, to: Address) -> Rate | None:
         return self._rates.chat if to.chat_type == "private" else self._rates.group
 
 
@@ -269,7 +269,7 @@ class MessageWriter:
         pieces = await self._split()
         for index in range(self._posted.done, len(pieces)):
             message_id = await self._write_piece(index, pieces[index])
-            self._posted = _with_message(self._posted, index, message_id)
+            self._posted = _set_message(self._posted, index, message_id)
             if index + 1 < len(pieces):
                 await self._record()
                 self._check_deadline()
@@ -382,7 +382,7 @@ class MessageWriter:
         self._posted = structs.replace(self._posted, live=WorkerId(""))
 
 
-def _with_message(shown: PostedMessages, index: int, message_id: str) -> PostedMessages:
+def _set_message(shown: PostedMessages, index: int, message_id: str) -> PostedMessages:
     messages = (*shown.messages[:index], message_id, *shown.messages[index + 1 :])
     return structs.replace(shown, messages=messages, done=index + 1)
 

@@ -60,7 +60,7 @@ class PreviewOptions(Struct, frozen=True, kw_only=True):
 
 
 class Preview:
-    """Preview of one turn. `event` records an event without blocking; `serve` shows the turn until it ends.
+    """Preview of one turn. `handle_event` records an event without blocking; `serve` shows the turn until it ends.
 
     Messages are recorded in the store before they are posted, so that any worker can put the final text into them. A
     turn that ``is_new`` has no preview of an earlier worker.
@@ -99,9 +99,9 @@ class Preview:
         self._not_before = 0.0
         self._retry_at = 0.0
 
-    def event(self, event: TurnEvent) -> None:
+    def handle_event(self, event: TurnEvent) -> None:
         """Record an event of the turn."""
-        self._text.event(event)
+        self._text.handle_event(event)
         if self._text.passages:
             self._flushed.clear()
         if isinstance(event, TurnAnswered | TurnStopped | TurnFailed | TurnOutOfBudget):
@@ -118,7 +118,7 @@ class Preview:
         self._ended = True
         self._changed.set()
 
-    async def flushed(self) -> None:
+    async def wait_until_flushed(self) -> None:
         """Wait until the text before a question is shown, at most ``call`` seconds."""
         with suppress(TimeoutError):
             async with asyncio.timeout(self._options.call):
@@ -149,7 +149,7 @@ class Preview:
             self._changed.clear()
             if self._broken or not self._text.passages:
                 self._flushed.set()
-            seconds = self._seconds_left()
+            seconds = self._compute_seconds_left()
             if seconds == 0:
                 await self._advance()
             else:
@@ -183,7 +183,7 @@ class Preview:
         except TimeoutError:
             pass
 
-    def _seconds_left(self) -> float | None:
+    def _compute_seconds_left(self) -> float | None:
         """Return the seconds until the next update; ``None`` if there is nothing new."""
         if self._broken or not (self._text.passages or self._text.version != self._shown_version):
             return None
@@ -225,7 +225,7 @@ class Preview:
         """Post the lines of tool calls as separate messages."""
         self._shown_version = self._text.version
         self._text.passages.clear()
-        lines = self._text.new_lines()
+        lines = self._text.take_new_lines()
         if lines and self._platform.abilities.progress:
             self._posted_calls += 1
             key = f"{self._turn_id}:calls:{self._posted_calls}"
@@ -250,7 +250,7 @@ class Preview:
         """Return the pieces of a text that continues the one before."""
         if self._splitter is None:
             self._splitter = GrowingText(self._platform.abilities.text_limit, self._platform.abilities.text_unit)
-        return self._splitter.pieces(text)
+        return self._splitter.split_text(text)
 
     async def _show_text(self, text: str) -> bool:
         """Update the messages to show this text; ``False`` if that has to wait."""
@@ -384,11 +384,11 @@ class Preview:
 
     def _note_late_post(self) -> None:
         """Record the id of a message that was posted after the timeout, so that it gets the final text."""
-        ref = self._late_post()
+        ref = self._find_late_post()
         if ref is not None and self._posted.messages and not self._posted.messages[-1]:
             self._posted = structs.replace(self._posted, messages=(*self._posted.messages[:-1], ref.message_id))
 
-    def _late_post(self) -> MessageRef | None:
+    def _find_late_post(self) -> MessageRef | None:
         """Return the message of the last call, if that posted one."""
         if self._pending is None or not self._pending.done() or self._pending.cancelled() or self._pending.exception():
             return None
@@ -399,7 +399,7 @@ class Preview:
         if not self._is_calling() or self._pending is None or self._platform.abilities.idempotent:
             return
         await asyncio.wait({self._pending}, timeout=self._options.final_wait)
-        ref = self._late_post()
+        ref = self._find_late_post()
         if ref is not None:
             with suppress(PlatformError):
                 await call_with_timeout(self._platform.edit(ref, Content(text=BLANK_TEXT)), self._options.call)

@@ -105,7 +105,7 @@ class PreviewText:
         """Change what is shown from now on."""
         self._display = display
 
-    def event(self, event: TurnEvent) -> None:
+    def handle_event(self, event: TurnEvent) -> None:
         """Record an event of the turn."""
         self.version += 1
         match event:
@@ -144,7 +144,7 @@ class PreviewText:
         if passage.reply_text == self._previous_text:
             self._previous_text = ""
 
-    def new_lines(self) -> str:
+    def take_new_lines(self) -> str:
         """Return the lines added since the last call, for networks without editing."""
         lines = self._format_lines()
         new, self._taken_lines = lines[self._taken_lines :], len(lines)
@@ -200,16 +200,19 @@ class PreviewText:
         if self._progress == "off":
             return []
         lines = [
-            f"{call.mark} `{_one_line(call.summary)}`{self._format_detail(call)}{self._format_diff(call)}"
+            f"{call.mark} `{_shorten_to_line(call.summary)}`{self._format_detail(call)}{self._format_diff(call)}"
             for call in self._calls.values()
         ]
-        return [*lines, *(f"_{_one_line(notice)}_" for notice in self._notices)]
+        return [*lines, *(f"_{_shorten_to_line(notice)}_" for notice in self._notices)]
 
     def _format_detail(self, call: _Call) -> str:
         if self._progress != "verbose":
             steps = list(call.steps.values())[-_MAX_STEPS:] if not call.answer else []
-            return "".join(f"{_BREAK}`{_one_line(step)}`" for step in steps)
-        lines = [_one_line(call.arguments), *(_one_line(line) for line in call.answer.split("\n")[:_DETAIL_LINES])]
+            return "".join(f"{_BREAK}`{_shorten_to_line(step)}`" for step in steps)
+        lines = [
+            _shorten_to_line(call.arguments),
+            *(_shorten_to_line(line) for line in call.answer.split("\n")[:_DETAIL_LINES]),
+        ]
         return "".join(f"{_BREAK}`{line}`" for line in lines if line.strip())
 
     def _format_diff(self, call: _Call) -> str:
@@ -218,7 +221,7 @@ class PreviewText:
             return ""
         changed = [line for line in call.diff.split("\n") if line[:1] in ("+", "-")]
         added = sum(line.startswith("+") for line in changed)
-        shown = "".join(f"{_BREAK}`{_one_line(line)}`" for line in changed[: self._diff_lines])
+        shown = "".join(f"{_BREAK}`{_shorten_to_line(line)}`" for line in changed[: self._diff_lines])
         more = f"{_BREAK}_… {len(changed) - self._diff_lines} more lines_" if len(changed) > self._diff_lines else ""
         return f" +{added} -{len(changed) - added}{shown}{more}"
 
@@ -226,6 +229,6 @@ class PreviewText:
         return "\n".join(f"> {line}" for line in self._reasoning.strip().split("\n")) if self._reasoning.strip() else ""
 
 
-def _one_line(text: str) -> str:
+def _shorten_to_line(text: str) -> str:
     plain = " ".join(_UNSAFE.sub("", text.replace("\n", " ")).split())
     return plain if len(plain) <= _WIDTH else f"{plain[: _WIDTH - 1]}…"

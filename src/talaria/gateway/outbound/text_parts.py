@@ -45,7 +45,7 @@ def is_split_point(text: str, index: int) -> bool:
         return False
     if _is_modifier(after) or (_is_jamo(before) and _is_jamo(after)):
         return False
-    return not (_is_flag_letter(after) and _flag_letters_before(text, index) % 2)
+    return not (_is_flag_letter(after) and _count_flag_letters_before(text, index) % 2)
 
 
 def find_links(text: str, start: int, end: int) -> list[tuple[int, int]]:
@@ -66,7 +66,7 @@ def _is_flag_letter(character: str) -> bool:
     return "\U0001f1e6" <= character <= "\U0001f1ff"
 
 
-def _flag_letters_before(text: str, index: int) -> int:
+def _count_flag_letters_before(text: str, index: int) -> int:
     first = index
     while first and _is_flag_letter(text[first - 1]):
         first -= 1
@@ -83,7 +83,7 @@ def split_text(text: str, limit: int, unit: Unit = "characters") -> Iterator[str
     text = text.strip("\n").rstrip()
     position = _Position()
     while position.begin < len(text):
-        piece, position = _next_piece(text, position, limit, unit)
+        piece, position = _cut_next_piece(text, position, limit, unit)
         if piece.strip():
             yield piece
 
@@ -98,7 +98,7 @@ class GrowingText:
         self._prefix = ""
         self._position = _Position()
 
-    def pieces(self, text: str) -> list[str]:
+    def split_text(self, text: str) -> list[str]:
         """Return the pieces of the current text."""
         text = text.lstrip("\n")
         if not text.startswith(self._prefix):
@@ -106,7 +106,7 @@ class GrowingText:
         whole, position, rest = text.rstrip(), self._position, []
         while position.begin < len(whole):
             can_change = position.begin + 2 * self._limit + _LOOK_AHEAD > len(whole)
-            piece, position = _next_piece(whole, position, self._limit, self._unit)
+            piece, position = _cut_next_piece(whole, position, self._limit, self._unit)
             if not can_change:
                 self._settled += [piece] if piece.strip() else []
                 self._position, self._prefix = position, whole[: position.begin]
@@ -117,7 +117,7 @@ class GrowingText:
 
 def close_code_block(text: str) -> str:
     """Return a text with its last code block closed."""
-    *_, last = _lines(text, _Position(), len(text), lambda fence: fence)
+    *_, last = _iterate_lines(text, _Position(), len(text), lambda fence: fence)
     return f"{text}\n{last.after.closing}" if last.after else text
 
 
@@ -195,15 +195,15 @@ class _Position(Struct, frozen=True):
     marks: str = ""
 
 
-def _next_piece(text: str, position: _Position, limit: int, unit: Unit) -> tuple[str, _Position]:
+def _cut_next_piece(text: str, position: _Position, limit: int, unit: Unit) -> tuple[str, _Position]:
     """Return the piece that begins at a position, and the position after it."""
     window = _Window(text, position, limit, unit)
-    cut = window.next_cut()
+    cut = window.find_next_cut()
     fence = position.fence
     opening = f"{fence.opening}\n" if fence else ""
     closing = f"\n{cut.fence.closing}" if cut.fence else ""
     piece = opening + text[position.begin : cut.end].rstrip() + closing
-    return piece, window.position_at(cut)
+    return piece, window.find_position(cut)
 
 
 class _Window:
@@ -215,15 +215,15 @@ class _Window:
         self._start = position
         self._end = min(position.begin + 2 * limit + _LOOK_AHEAD, len(text))
         self._text = text
-        self._lines = list(_lines(text, position, self._end, self._reopen_fence))
+        self._lines = list(_iterate_lines(text, position, self._end, self._reopen_fence))
         self._starts = [line.start for line in self._lines]
         self._links = find_links(text, position.begin, self._end)
         self._link_starts = [start for start, _ in self._links]
-        self._sizes = _sizes(text[position.begin : position.begin + limit + 1], unit)
+        self._sizes = _measure_prefixes(text[position.begin : position.begin + limit + 1], unit)
 
-    def position_at(self, cut: _Cut) -> _Position:
+    def find_position(self, cut: _Cut) -> _Position:
         """Return the position where the next piece begins."""
-        line = self._line(cut.begin)
+        line = self._find_line(cut.begin)
         fence = cut.fence if cut.reopens else None
         return _Position(cut.begin, fence, line.start, line.before, line.marks)
 
@@ -234,7 +234,7 @@ class _Window:
         marks = measure(f"{fence.opening}\n\n{fence.closing}", self._unit)
         return fence if marks <= self._limit // 2 else None
 
-    def next_cut(self) -> _Cut:
+    def find_next_cut(self) -> _Cut:
         """Return where the piece ends."""
         begin, fence = self._start.begin, self._start.fence
         space = self._limit - (measure(f"{fence.opening}\n", self._unit) if fence else 0)
@@ -242,7 +242,11 @@ class _Window:
             return _Cut(len(self._text), len(self._text))
         furthest = begin + bisect_right(self._sizes, space) - 1
         least = begin + (furthest - begin) // _MIN_FILL
-        kinds: list[Callable[[int, int], Iterator[_Cut]]] = [self._paragraphs, self._line_ends, self._word_ends]
+        kinds: list[Callable[[int, int], Iterator[_Cut]]] = [
+            self._find_paragraphs,
+            self._find_line_ends,
+            self._find_word_ends,
+        ]
         for lowest in (least, begin):
             for kind in kinds:
                 for cut in kind(lowest, furthest):
@@ -254,22 +258,22 @@ class _Window:
         closing = measure(f"\n{cut.fence.closing}", self._unit) if cut.fence else 0
         return begin < cut.end and self._sizes[cut.end - begin] + closing <= space
 
-    def _paragraphs(self, lowest: int, furthest: int) -> Iterator[_Cut]:
+    def _find_paragraphs(self, lowest: int, furthest: int) -> Iterator[_Cut]:
         """Yield cuts at blank lines outside code, the last first."""
         found = list(_PARAGRAPH.finditer(self._text, lowest, min(furthest + self._limit, self._end)))
         for match in reversed(found):
-            line = self._line(match.start())
+            line = self._find_line(match.start())
             if match.start() <= furthest and line.after is None:
                 begin = self._text.rfind("\n", match.start(), match.end()) + 1
                 yield _Cut(match.start(), begin)
 
-    def _line_ends(self, lowest: int, furthest: int) -> Iterator[_Cut]:
+    def _find_line_ends(self, lowest: int, furthest: int) -> Iterator[_Cut]:
         """Yield cuts at line ends, the last first; not directly after the opening line of a code block."""
         for number in range(bisect_right(self._starts, furthest) - 1, -1, -1):
             line = self._lines[number]
             if line.end < lowest:
                 return
-            if line.end > furthest or line.opens or number + 1 == len(self._lines) or self._in_link(line.end):
+            if line.end > furthest or line.opens or number + 1 == len(self._lines) or self._is_in_link(line.end):
                 continue
             following = self._lines[number + 1]
             if following.closes:
@@ -277,22 +281,22 @@ class _Window:
             else:
                 yield _Cut(line.end, following.start, line.after)
 
-    def _word_ends(self, lowest: int, furthest: int) -> Iterator[_Cut]:
+    def _find_word_ends(self, lowest: int, furthest: int) -> Iterator[_Cut]:
         """Yield cuts at spaces between words, the last first."""
         for match in reversed(list(_WORD.finditer(self._text, lowest, min(furthest + 1, len(self._text))))):
-            line = self._line(match.start())
-            if match.start() > line.start and not self._in_link(match.start()) and not line.opens:
+            line = self._find_line(match.start())
+            if match.start() > line.start and not self._is_in_link(match.start()) and not line.opens:
                 fence = line.after
                 yield _Cut(match.start(), match.start() if fence else match.end(), fence)
 
     def _cut_anywhere(self, begin: int, furthest: int, space: int) -> _Cut:
         """Return the last character boundary outside links, else inside a link, else between code points."""
         for is_allowed in (
-            lambda index: is_split_point(self._text, index) and not self._in_link(index),
+            lambda index: is_split_point(self._text, index) and not self._is_in_link(index),
             self._is_split_point,
         ):
             for index in range(furthest, begin, -1):
-                cut = _Cut(index, index, self._line(index).after)
+                cut = _Cut(index, index, self._find_line(index).after)
                 if is_allowed(index) and self._fits(begin, cut, space):
                     return cut
         index = max(furthest, begin + 1)
@@ -301,15 +305,17 @@ class _Window:
     def _is_split_point(self, index: int) -> bool:
         return is_split_point(self._text, index)
 
-    def _line(self, index: int) -> _Line:
+    def _find_line(self, index: int) -> _Line:
         return self._lines[bisect_right(self._starts, index) - 1]
 
-    def _in_link(self, index: int) -> bool:
+    def _is_in_link(self, index: int) -> bool:
         number = bisect_right(self._link_starts, index - 1) - 1
         return number >= 0 and self._links[number][0] < index < self._links[number][1]
 
 
-def _lines(text: str, position: _Position, end: int, reopen: Callable[[_Fence], _Fence | None]) -> Iterator[_Line]:
+def _iterate_lines(
+    text: str, position: _Position, end: int, reopen: Callable[[_Fence], _Fence | None]
+) -> Iterator[_Line]:
     """Yield the lines from that of a position; the last one is cut at ``end``."""
     start, fence, marks = position.line, position.before, position.marks
     while start <= end:
@@ -328,7 +334,7 @@ def _lines(text: str, position: _Position, end: int, reopen: Callable[[_Fence], 
         start = stop + 1
 
 
-def _sizes(text: str, unit: Unit) -> Sequence[int]:
+def _measure_prefixes(text: str, unit: Unit) -> Sequence[int]:
     """Return the length of a text up to each of its characters."""
     if unit == "characters" or text.isascii():
         return range(len(text) + 1)

@@ -54,7 +54,7 @@ def to_platform_error(error: HTTPException) -> PlatformError:
         case 401:
             return BadCredentials("Discord rejected the bot token; it may have been reset")
         case 429:
-            return pause(_seconds(error), everywhere=True)
+            return pause(_read_retry_after(error), everywhere=True)
         case 403 if not error.code:
             return Unreachable("a proxy in front of Discord refused the request (403)")
         case status if 400 <= status < 500:
@@ -70,7 +70,7 @@ def to_close_error(error: ConnectionClosed) -> PlatformError:
     return Unreachable(f"Discord closed the connection ({error.code})")
 
 
-def _seconds(error: HTTPException) -> float:
+def _read_retry_after(error: HTTPException) -> float:
     try:
         return float(error.response.headers["Retry-After"])
     except (KeyError, ValueError):

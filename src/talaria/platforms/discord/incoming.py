@@ -51,21 +51,21 @@ def read_message(
         return None
     if edited and message.edited_timestamp is None:  # something else changed, for example a link preview
         return None
-    text, attachments = _message_text(message, identity, own_role), _attachments(message)
+    text, attachments = _render_text(message, identity, own_role), _list_attachments(message)
     if not text and not attachments:
         return None
     addressed = _is_addressed(message, channel, identity, own_role)
     reference = message.message_reference
     return Incoming(
         external_id=f"{message.id}:{message.edited_timestamp.isoformat()}" if edited else message.id,  # type: ignore[union-attr]
-        address=_channel_address(channel, identity),
-        sender=_sender(message.author, message.member),
+        address=_to_address(channel, identity),
+        sender=_to_sender(message.author, message.member),
         at=(message.edited_timestamp if edited else None) or message.timestamp,
         text=text,
         attachments=attachments,
         message_id=message.id,
         reply_to=reference.message_id if reference and reference.type == 0 else "",
-        chat_name=_chat_name(channel, message.author),
+        chat_name=_choose_chat_name(channel, message.author),
         addressed=addressed,
         edited=edited,
         server=channel.guild_id,
@@ -82,11 +82,11 @@ def read_reaction(event_id: str, reaction: Reaction, channel: Channel, identity:
     is_direct = channel.type == DIRECT
     return Incoming(
         external_id=event_id,
-        address=_channel_address(channel, identity),
-        sender=_sender(author_user, reaction.member),
+        address=_to_address(channel, identity),
+        sender=_to_sender(author_user, reaction.member),
         at=datetime.now(UTC),  # a reaction has no time
         message_id=reaction.message_id,
-        chat_name=_chat_name(channel, author_user),
+        chat_name=_choose_chat_name(channel, author_user),
         addressed=is_direct or reaction.message_author_id == identity.user_id or _is_free(channel, identity),
         reaction=reaction.emoji.name,
         server=channel.guild_id,
@@ -107,12 +107,12 @@ def read_interaction(interaction: Interaction, channel: Channel, identity: BotId
         return None
     return Incoming(
         external_id=interaction.id,
-        address=_channel_address(channel, identity),
-        sender=_sender(author_user, interaction.member),
-        at=_snowflake_time(interaction.id),
+        address=_to_address(channel, identity),
+        sender=_to_sender(author_user, interaction.member),
+        at=_parse_snowflake_time(interaction.id),
         text=text,
         message_id=interaction.message.id if interaction.message else "",
-        chat_name=_chat_name(channel, author_user),
+        chat_name=_choose_chat_name(channel, author_user),
         button=button,
         server=channel.guild_id,
     )
@@ -123,18 +123,18 @@ def sticker_path(reference: str) -> str:
     return f"/stickers/{reference.removeprefix('sticker:')}" if reference.startswith("sticker:") else ""
 
 
-def _channel_address(channel: Channel, identity: BotIdentity) -> Address:
+def _to_address(channel: Channel, identity: BotIdentity) -> Address:
     if channel.is_thread:
         return Address(identity.platform, channel.parent_id or channel.id, "thread", channel.id)
     return Address(identity.platform, channel.id, "private" if channel.type == DIRECT else "group")
 
 
-def _sender(user: User, member: Member | None) -> Sender:
+def _to_sender(user: User, member: Member | None) -> Sender:
     nick = member.nick if member else None
     return Sender(user.id, nick or user.global_name or user.username)
 
 
-def _chat_name(channel: Channel, user: User) -> str:
+def _choose_chat_name(channel: Channel, user: User) -> str:
     return channel.name or (user.global_name or user.username if channel.type == DIRECT else "")
 
 
@@ -155,7 +155,7 @@ def _is_addressed(message: Message, channel: Channel, identity: BotIdentity, own
     return is_reply_to_us or (channel.is_thread and channel.owner_id == identity.user_id)
 
 
-def _message_text(message: Message, identity: BotIdentity, own_role: str) -> str:
+def _render_text(message: Message, identity: BotIdentity, own_role: str) -> str:
     """Return the text, with names instead of ids and without a leading mention of us."""
     text = message.content
     for name in (f"<@{identity.user_id}>", f"<@!{identity.user_id}>", f"<@&{own_role}>"):
@@ -169,12 +169,15 @@ def _message_text(message: Message, identity: BotIdentity, own_role: str) -> str
     return "\n\n".join(filter(None, [text, *forwarded, *poll]))
 
 
-def _attachments(message: Message) -> tuple[Attachment, ...]:
+def _list_attachments(message: Message) -> tuple[Attachment, ...]:
     uploads = [*message.attachments, *(file for one in message.message_snapshots for file in one.message.attachments)]
-    return (*(_file_attachment(one, message) for one in uploads), *map(_sticker_attachment, message.sticker_items))
+    return (
+        *(_to_file_attachment(one, message) for one in uploads),
+        *map(_to_sticker_attachment, message.sticker_items),
+    )
 
 
-def _file_attachment(upload: Upload, message: Message) -> Attachment:
+def _to_file_attachment(upload: Upload, message: Message) -> Attachment:
     media_type = upload.content_type.partition(";")[0]
     kind = "picture" if media_type.startswith("image/") and media_type != "image/svg+xml" else "document"
     return Attachment(
@@ -186,11 +189,11 @@ def _file_attachment(upload: Upload, message: Message) -> Attachment:
     )
 
 
-def _sticker_attachment(sticker: Sticker) -> Attachment:
+def _to_sticker_attachment(sticker: Sticker) -> Attachment:
     suffix, media_type = _STICKERS.get(sticker.format_type, _STICKERS[1])
     name = f"{sticker.id}.{suffix}"
     return Attachment(f"sticker:{name}", "sticker", name, media_type, 0, sticker.id, sticker.name)
 
 
-def _snowflake_time(snowflake: str) -> datetime:
+def _parse_snowflake_time(snowflake: str) -> datetime:
     return datetime.fromtimestamp(((int(snowflake) >> 22) + _EPOCH) / 1000, UTC)

@@ -42,15 +42,15 @@ def reshape(source: str) -> str:
             continue
         begin, end = token.map
         if token.type == "table_open":
-            lines[begin:end] = [*_table(tokens[position:]), *_trailing_blank(lines[begin:end])]
+            lines[begin:end] = [*_format_table(tokens[position:]), *_find_trailing_blank(lines[begin:end])]
         elif token.type == "heading_open":
-            _heading(lines, token, tokens[position + 1].content)
+            _rewrite_heading(lines, token, tokens[position + 1].content)
         elif token.type == "inline" and any(child.type == "image" for child in token.children or ()):
-            lines[begin:end] = [_PICTURE.sub(_picture_link, line) for line in lines[begin:end]]
+            lines[begin:end] = [_PICTURE.sub(_format_picture_link, line) for line in lines[begin:end]]
     return "\n".join(lines)
 
 
-def _heading(lines: list[str], token: Token, title: str) -> None:
+def _rewrite_heading(lines: list[str], token: Token, title: str) -> None:
     """Return a heading in one of Discord's three sizes, or bold text."""
     assert token.map is not None
     begin, end = token.map
@@ -60,29 +60,31 @@ def _heading(lines: list[str], token: Token, title: str) -> None:
     lines[begin:end] = [f"{_HEADING_PREFIXES[token.tag]}{title}" if underlined else f"**{_MARKS.sub('', title)}**"]
 
 
-def _picture_link(found: re.Match[str]) -> str:
+def _format_picture_link(found: re.Match[str]) -> str:
     return f"[{found[1]}]({found[2]})" if found[1] else found[2]
 
 
-def _trailing_blank(lines: list[str]) -> list[str]:
+def _find_trailing_blank(lines: list[str]) -> list[str]:
     """Return the empty lines at the end, which belong to what follows."""
     return [""] if lines and not lines[-1].strip() else []
 
 
-def _table(tokens: list[Token]) -> list[str]:
-    rows = _rows(tokens)
-    widths = [max(map(_width, column)) for column in zip(*rows, strict=True)]
+def _format_table(tokens: list[Token]) -> list[str]:
+    rows = _read_rows(tokens)
+    widths = [max(map(_measure_width, column)) for column in zip(*rows, strict=True)]
     if sum(widths) + 3 * (len(widths) - 1) > MAX_TABLE_WIDTH:
-        return _rows_as_list(rows)
+        return _format_rows_as_list(rows)
     table_lines = [
-        " │ ".join(text + " " * (width - _width(text)) for text, width in zip(row, widths, strict=True)).rstrip()
+        " │ ".join(
+            text + " " * (width - _measure_width(text)) for text, width in zip(row, widths, strict=True)
+        ).rstrip()
         for row in rows
     ]
     table_lines.insert(1, "─┼─".join("─" * width for width in widths))
     return ["```", *table_lines, "```"]
 
 
-def _rows(tokens: list[Token]) -> list[list[str]]:
+def _read_rows(tokens: list[Token]) -> list[list[str]]:
     rows: list[list[str]] = []
     for token in tokens:
         if token.type == "table_close":
@@ -94,7 +96,7 @@ def _rows(tokens: list[Token]) -> list[list[str]]:
     return rows
 
 
-def _rows_as_list(rows: list[list[str]]) -> list[str]:
+def _format_rows_as_list(rows: list[list[str]]) -> list[str]:
     """Return a line per row: the first cell, then the others after their column names."""
     head, *others = rows
     if not others:
@@ -105,7 +107,7 @@ def _rows_as_list(rows: list[list[str]]) -> list[str]:
     ]
 
 
-def _width(text: str) -> int:
+def _measure_width(text: str) -> int:
     return sum(0 if combining(character) else 2 if east_asian_width(character) in "WF" else 1 for character in text)
 
 

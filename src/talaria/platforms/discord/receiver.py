@@ -265,12 +265,12 @@ class Receiver:
                 if self._socket is not None:
                     await self._socket.disconnect()
                 log.info("discord: %s", error)
-                login = await self._fallback_login(login, error)
+                login = await self._choose_fallback_login(login, error)
             else:
                 return
         raise Unreachable("Discord didn't start a session")
 
-    async def _fallback_login(
+    async def _choose_fallback_login(
         self, login: GatewaySession, error: ConnectionLost | Unreachable
     ) -> GatewaySession | None:
         """Return the next login to try after a failure; raise the error if there is none."""

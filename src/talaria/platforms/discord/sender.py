@@ -62,7 +62,7 @@ def read_voice(data: bytes) -> VoiceNote | None:
         if magic != b"OggS":
             break
         lacing = data[offset + _PAGE_HEADER.size : offset + _PAGE_HEADER.size + segments]
-        sizes += _packet_sizes(lacing)
+        sizes += _split_packet_sizes(lacing)
         last_granule = max(last_granule, position)
         offset += _PAGE_HEADER.size + segments + sum(lacing)
     audio_packets = sizes[2:]  # the first two packets are headers
@@ -71,7 +71,7 @@ def read_voice(data: bytes) -> VoiceNote | None:
     return VoiceNote(round(last_granule / _SAMPLE_RATE, 3), _build_waveform(audio_packets))
 
 
-def _packet_sizes(lacing: bytes) -> list[int]:
+def _split_packet_sizes(lacing: bytes) -> list[int]:
     """Return the sizes of the packets on a page: each continues while its segments are full."""
     sizes, size = [], 0
     for part in lacing:
@@ -107,7 +107,7 @@ class OutgoingFile(Struct, frozen=True):
 def read_outgoing_file(file: File | Image, limit: int) -> OutgoingFile:
     """Read a file, or raise `Rejected` if Discord wouldn't accept it."""
     data = _read_bytes(file.source, limit)
-    name = _file_name(file)
+    name = _choose_file_name(file)
     if not data:
         raise Rejected(f"{name} is empty, and Discord doesn't accept empty files")
     return OutgoingFile(name, data, read_voice(data) if file.media_type.startswith("audio/") else None)
@@ -118,7 +118,7 @@ def is_remote(file: File | Image) -> bool:
     return file.source.startswith(("http://", "https://"))
 
 
-def _file_name(file: File | Image) -> str:
+def _choose_file_name(file: File | Image) -> str:
     if isinstance(file, File) and file.name:
         return safe_file_name(file.name)
     if file.source.startswith("data:"):
@@ -163,7 +163,7 @@ class MessagePoster:
         uploads = [
             await asyncio.to_thread(read_outgoing_file, file, limit) for file in content.files if not is_remote(file)
         ]
-        first, *others = _split_into_messages(_message_text(content), uploads)
+        first, *others = _split_into_messages(_build_message_text(content), uploads)
         if rows:
             first[0]["components"] = rows
         if content.reply_to.isdecimal():
@@ -222,7 +222,7 @@ class MessagePoster:
         except Refusal as refusal:
             if payload.get("flags"):  # voice notes may be forbidden where files are not
                 del payload["flags"]
-                payload |= _attachments_payload(uploads)
+                payload |= _build_attachments_payload(uploads)
             elif "message_reference" in payload and refusal.code in (INVALID_FORM, CANNOT_REPLY):
                 del payload["message_reference"]  # better without the reference than not at all
             else:
@@ -259,7 +259,7 @@ def message_id_of(ref: MessageRef) -> str:
     return ref.message_id
 
 
-def _message_text(content: Content) -> str:
+def _build_message_text(content: Content) -> str:
     """Return the text with the URLs of files on the web; Discord shows them below."""
     links = [file.source for file in content.files if is_remote(file)]
     if not content.text.strip() and content.files and not links:
@@ -273,19 +273,21 @@ def _split_into_messages(text: str, uploads: Sequence[OutgoingFile]) -> list[tup
     voices = [upload for upload in uploads if upload.voice]
     files = [upload for upload in uploads if not upload.voice]
     batches = [files[begin : begin + MOST_FILES] for begin in range(0, len(files), MOST_FILES)]
-    messages: list[tuple[Payload, Sequence[OutgoingFile]]] = [(_attachments_payload(batch), batch) for batch in batches]
+    messages: list[tuple[Payload, Sequence[OutgoingFile]]] = [
+        (_build_attachments_payload(batch), batch) for batch in batches
+    ]
     if text:
         if not messages:
             messages = [({}, ())]
         messages[0][0]["content"] = text
-    return [*messages, *((_voice_payload(voice), [voice]) for voice in voices)]
+    return [*messages, *((_build_voice_payload(voice), [voice]) for voice in voices)]
 
 
-def _attachments_payload(uploads: Sequence[OutgoingFile]) -> Payload:
+def _build_attachments_payload(uploads: Sequence[OutgoingFile]) -> Payload:
     return {"attachments": [{"id": str(index), "filename": one.name} for index, one in enumerate(uploads)]}
 
 
-def _voice_payload(upload: OutgoingFile) -> Payload:
+def _build_voice_payload(upload: OutgoingFile) -> Payload:
     assert upload.voice is not None
     voice_fields = {"duration_secs": upload.voice.seconds, "waveform": upload.voice.waveform}
     return {"flags": _VOICE_FLAG, "attachments": [{"id": "0", "filename": upload.name, **voice_fields}]}

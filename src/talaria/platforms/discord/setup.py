@@ -14,11 +14,11 @@ class _Owner(Struct):
     id: str
 
 
-def _request(base: str, trial: NetworkTrial) -> ProbeRequest:
+def _make_request(base: str, trial: NetworkTrial) -> ProbeRequest:
     return ProbeRequest("GET", f"{base}/users/@me", {"Authorization": f"Bot {trial.secrets[_TOKEN]}"})
 
 
-def _owner(status: int, body: bytes) -> str:
+def _read_owner(status: int, body: bytes) -> str:
     expect_200(status)
     return decode_answer(body, _Owner).username
 
@@ -33,8 +33,8 @@ SETUP = NetworkSetup(
                 title="Discord",
                 secret=_TOKEN,
                 address=lambda trial: trial.options.get("api_url", _API),
-                request=_request,
-                owner=_owner,
+                request=_make_request,
+                owner=_read_owner,
                 remedy="Reset it on the Bot page of your Discord application and copy the new one.",
             ),
         ),

@@ -178,14 +178,14 @@ class Email(PlatformDefaults):
         return _note_size(received, entry.size) if is_large else received
 
     async def _load_thread(self, to: Address) -> MailThread | None:
-        key = self._thread_key(to)
+        key = self._make_thread_key(to)
         return await self._store.read(lambda tx: EMAIL_THREADS.get(tx, key))
 
     async def _save_thread(self, at: Address, thread: MailThread) -> None:
-        key = self._thread_key(at)
+        key = self._make_thread_key(at)
         await self._store.write(lambda tx: EMAIL_THREADS.write(tx, key, thread))
 
-    def _thread_key(self, at: Address) -> str:
+    def _make_thread_key(self, at: Address) -> str:
         return f"{self.name}:{at.chat_id}:{at.thread_id}"
 
 

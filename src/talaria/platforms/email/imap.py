@@ -75,9 +75,9 @@ class ImapConnection:
             else:
                 await self._run(f"LOGIN {_quote(user)} {_quote(password)}")
         except ImapRefused as error:
-            said = error.args[1]
-            if b"[" in said and not said.startswith(_CREDENTIAL_CODES):  # for example [UNAVAILABLE] or [LIMIT]
-                raise Unreachable(f"the IMAP server refuses the login for now: {_shorten(said)}") from error
+            answer = error.args[1]
+            if b"[" in answer and not answer.startswith(_CREDENTIAL_CODES):  # for example [UNAVAILABLE] or [LIMIT]
+                raise Unreachable(f"the IMAP server refuses the login for now: {_shorten(answer)}") from error
             raise BadCredentials("the IMAP server doesn't accept the user name or password") from error
         await self.read_capabilities()
 
@@ -95,14 +95,14 @@ class ImapConnection:
     async def list_after(self, uid: int) -> list[MailEntry]:
         """Return the mails after a UID, in the order of arrival."""
         self._has_new = False
-        lines = await self._command(f"UID FETCH {uid + 1}:* (UID RFC822.SIZE INTERNALDATE)")
+        lines = await self._run_command(f"UID FETCH {uid + 1}:* (UID RFC822.SIZE INTERNALDATE)")
         found = [_read_entry(fields) for fields in map(_read_fetch, lines) if b"RFC822.SIZE" in fields]
         # A range up to `*` contains the last mail even if its UID is smaller.
         return sorted((entry for entry in found if entry.uid > uid), key=lambda entry: entry.uid)
 
     async def fetch(self, uid: int, part: str, patience: timedelta) -> bytes | None:
         """Return a part of a mail, for example ``BODY[]``, without marking it as read; ``None`` if it is gone."""
-        lines = await self._command(f"UID FETCH {uid} (UID {part.replace('BODY[', 'BODY.PEEK[', 1)})", patience)
+        lines = await self._run_command(f"UID FETCH {uid} (UID {part.replace('BODY[', 'BODY.PEEK[', 1)})", patience)
         for fields in map(_read_fetch, lines):
             if fields.get(b"UID") == str(uid).encode() and isinstance(body := fields.get(part.encode()), bytes):
                 return body
@@ -110,11 +110,11 @@ class ImapConnection:
 
     async def mark_seen(self, uid: int) -> None:
         """Mark a mail as read."""
-        await self._command(f"UID STORE {uid} +FLAGS.SILENT (\\Seen)")
+        await self._run_command(f"UID STORE {uid} +FLAGS.SILENT (\\Seen)")
 
     async def search(self, criteria: str) -> list[int]:
         """Return the UIDs of the mails that meet the criteria."""
-        lines = await self._command(f"UID SEARCH {criteria}")
+        lines = await self._run_command(f"UID SEARCH {criteria}")
         return sorted(
             int(number)
             for line in lines
@@ -135,7 +135,7 @@ class ImapConnection:
     async def find_sent_folder(self) -> str | None:
         """Return the folder for sent mail, if the server marks one or has one with the usual name."""
         names = []
-        for line in await self._command('LIST "" "*"'):
+        for line in await self._run_command('LIST "" "*"'):
             tokens = _parse(line)
             if tokens[1:2] != [b"LIST"] or not isinstance(tokens[-1], bytes):
                 continue
@@ -149,8 +149,8 @@ class ImapConnection:
     async def append(self, folder: str, mail: bytes, patience: timedelta, *, is_new: bool = False) -> None:
         """Add a mail to a folder, marked as read; a new folder is created first."""
         if is_new:
-            await self._command(f"CREATE {_quote_folder(folder)}")
-        await self._command(f"APPEND {_quote_folder(folder)} (\\Seen)", patience, literal=mail)
+            await self._run_command(f"CREATE {_quote_folder(folder)}")
+        await self._run_command(f"APPEND {_quote_folder(folder)} (\\Seen)", patience, literal=mail)
 
     async def wait_for_change(self, limit: timedelta) -> None:
         """Return when the server reports a change in the folder, after ``limit`` at the latest."""
@@ -158,7 +158,7 @@ class ImapConnection:
             return
         if "IDLE" not in self.capabilities:
             await asyncio.sleep(limit.total_seconds())
-            await self._command("NOOP")
+            await self._run_command("NOOP")
             return
         tag = await self._send("IDLE")
         while not (response := await self._read()).text.startswith(b"+"):
@@ -167,7 +167,7 @@ class ImapConnection:
         with suppress(TimeoutError):
             async with asyncio.timeout(limit.total_seconds()):  # what is not a whole line yet stays in the buffer
                 while not self._has_new:
-                    self._note(await self._read_line())
+                    self._note_response(await self._read_line())
         await self._write(b"DONE\r\n")
         await self._complete(tag, self._patience)
 
@@ -179,7 +179,7 @@ class ImapConnection:
     async def start_tls(self, host: str, context: ssl.SSLContext) -> None:
         """Encrypt the connection; raises `Unreachable` if the server can't."""
         await self.read_capabilities()
-        await self._command("STARTTLS")
+        await self._run_command("STARTTLS")
         try:
             async with asyncio.timeout(self._patience):
                 await self._writer.start_tls(context, server_hostname=host)
@@ -194,7 +194,7 @@ class ImapConnection:
 
     async def read_capabilities(self) -> None:
         """Ask the server what it can do."""
-        lines = await self._command("CAPABILITY")
+        lines = await self._run_command("CAPABILITY")
         names = [line.text.upper().split()[2:] for line in lines if line.text.upper().startswith(b"* CAPABILITY")]
         self.capabilities = frozenset(name.decode("ascii", "replace") for line in names for name in line)
 
@@ -214,7 +214,7 @@ class ImapConnection:
                 _check_status(response.text[len(tag) :])
                 return
 
-    async def _command(
+    async def _run_command(
         self, command: str, patience: timedelta | None = None, *, literal: bytes | None = None
     ) -> list[_Response]:
         """Run a command and return the untagged answers; a refusal means that the server is not usable now."""
@@ -275,10 +275,10 @@ class ImapConnection:
             raise Unreachable("the IMAP server doesn't answer") from error
         except (OSError, EOFError) as error:
             raise Unreachable(f"the connection to the IMAP server broke: {error}") from error
-        self._note(text)
+        self._note_response(text)
         return _Response(text.removesuffix(b"\r\n"), tuple(literals))
 
-    def _note(self, line: bytes) -> None:
+    def _note_response(self, line: bytes) -> None:
         """Note what the server reports on its own; raises `Unreachable` if it hangs up."""
         if re.match(rb"\* \d+ EXISTS", line, re.IGNORECASE):
             self._has_new = True
@@ -377,10 +377,10 @@ def _read_fetch(response: _Response) -> dict[bytes, Token]:
     tokens = _parse(response)
     if len(tokens) < 4 or tokens[2] != b"FETCH" or not isinstance(tokens[3], list):
         return {}
-    return {key.upper(): value for key, value in _pairs(tokens[3]) if isinstance(key, bytes)}
+    return {key.upper(): value for key, value in _split_pairs(tokens[3]) if isinstance(key, bytes)}
 
 
-def _pairs(items: Sequence[Token]) -> list[tuple[Token, Token]]:
+def _split_pairs(items: Sequence[Token]) -> list[tuple[Token, Token]]:
     return list(zip(items[::2], items[1::2], strict=False))
 
 

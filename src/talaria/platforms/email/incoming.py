@@ -168,8 +168,8 @@ def read_mail(data: bytes, at: datetime, location: str, settings: EmailSettings)
         addressed=_is_addressed(mail, settings.address),
     )
     references = list(dict.fromkeys([*earlier, message_id]))
-    kept = [references[0], *references[1:][-_MAX_REFERENCES:]]
-    return ReceivedMail(incoming, MailThread(subject, tuple(kept)))
+    selected = [references[0], *references[1:][-_MAX_REFERENCES:]]
+    return ReceivedMail(incoming, MailThread(subject, tuple(selected)))
 
 
 def check_is_personal(mail: EmailMessage, settings: EmailSettings) -> None:
@@ -226,12 +226,12 @@ def _collect_text(node: "LexborNode", depth: int) -> Iterator[str]:
     while child is not None:
         yield from _collect_text(child, depth + 1)
         child = child.next
-    if node.tag == "a" and (target := _link_target(node.attributes.get("href") or "", node.text())):
+    if node.tag == "a" and (target := _choose_link_target(node.attributes.get("href") or "", node.text())):
         yield f" ({target})"
     yield after
 
 
-def _link_target(target: str, shown: str) -> str:
+def _choose_link_target(target: str, shown: str) -> str:
     """Return the address of a link, unless it is what the link shows."""
     is_web = target.startswith(("http://", "https://"))
     return target if is_web and target.rstrip("/") != shown.strip().rstrip("/") else ""
@@ -347,7 +347,7 @@ def _list_attachments(mail: EmailMessage, location: str) -> Iterator[Attachment]
         count += 1
         kind = "picture" if media_type.startswith("image/") else "document"
         size = len(_read_content(part))
-        yield Attachment(f"{location}/{index}", kind, name or _default_name(media_type), media_type, size)  # type: ignore[arg-type] # a literal
+        yield Attachment(f"{location}/{index}", kind, name or _choose_default_name(media_type), media_type, size)  # type: ignore[arg-type] # a literal
 
 
 def _is_inside_mail(mail: EmailMessage, part: EmailMessage) -> bool:
@@ -356,7 +356,7 @@ def _is_inside_mail(mail: EmailMessage, part: EmailMessage) -> bool:
     return any(part is not one and any(part is inner for inner in one.walk()) for one in attached)
 
 
-def _default_name(media_type: str) -> str:
+def _choose_default_name(media_type: str) -> str:
     return "mail.eml" if media_type == "message/rfc822" else ""
 
 

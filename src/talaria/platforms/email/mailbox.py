@@ -136,9 +136,9 @@ class MailboxLogin:
     @asynccontextmanager
     async def open(self) -> AsyncIterator[ImapConnection]:
         """Connect and log in; raises `BadCredentials`."""
-        told = self._settings
+        settings = self._settings
         async with open_imap(
-            told.imap_host, told.imap_port, told.imap_security, self._context, told.patience
+            settings.imap_host, settings.imap_port, settings.imap_security, self._context, settings.patience
         ) as connection:
             await self._log_in(connection)
             yield connection
@@ -207,12 +207,12 @@ class SentFolder:
 
     async def has(self, message_id: str) -> bool:
         """Return whether a mail with this id was sent."""
-        return await self._use(lambda connection: self._search(connection, message_id))
+        return await self._use_connection(lambda connection: self._search(connection, message_id))
 
     async def add(self, mail: bytes) -> None:
         """Store a sent mail, unless the server does so by itself."""
         if not self._settings.saves_sent:
-            await self._use(lambda connection: self._append(connection, mail))
+            await self._use_connection(lambda connection: self._append(connection, mail))
 
     async def close(self) -> None:
         """Close the connection."""
@@ -220,7 +220,7 @@ class SentFolder:
         if closing is not None:
             await closing.aclose()
 
-    async def _use(self, call: Callable[[ImapConnection], Awaitable[T]]) -> T:
+    async def _use_connection(self, call: Callable[[ImapConnection], Awaitable[T]]) -> T:
         async with self._lock:
             if self._connection is not None:
                 try:
@@ -264,7 +264,7 @@ class MailSubmission:
     async def deliver(self, recipient: str, mail: bytes, accepted: Callable[[], Awaitable[None]]) -> None:
         """Hand over a mail; ``accepted`` is called as soon as the server has taken it on."""
         async with self._open() as server:
-            await server.mail(self._settings.address, options=self._mail_options(server, mail))
+            await server.mail(self._settings.address, options=self._make_mail_options(server, mail))
             await server.rcpt(recipient)
             await server.data(mail, timeout=self._settings.mail_patience.total_seconds())
             await accepted()
@@ -286,7 +286,7 @@ class MailSubmission:
         async with self._open():
             pass
 
-    def _mail_options(self, server: aiosmtplib.SMTP, mail: bytes) -> list[str]:
+    def _make_mail_options(self, server: aiosmtplib.SMTP, mail: bytes) -> list[str]:
         return [f"SIZE={len(mail)}"] if server.supports_extension("size") else []
 
     @asynccontextmanager
@@ -308,7 +308,7 @@ class MailSubmission:
             with suppress(aiosmtplib.SMTPException):
                 await server.quit()
         except (aiosmtplib.SMTPException, OSError) as error:
-            raise _translate(error) from error
+            raise _translate_error(error) from error
         finally:
             server.close()
 
@@ -330,24 +330,24 @@ def _decode(body: bytes) -> _Granted:
         return _Granted()
 
 
-def _translate(error: Exception) -> PlatformError:
+def _translate_error(error: Exception) -> PlatformError:
     """Return our error for one of the library or the connection; only codes are read, never texts."""
     if isinstance(error, aiosmtplib.SMTPRecipientsRefused):
-        return _translate(error.recipients[0])
+        return _translate_error(error.recipients[0])
     if not isinstance(error, aiosmtplib.SMTPResponseException):
         return Unreachable(f"the SMTP server can't be reached: {str(error)[:_ERROR_TEXT] or 'no answer'}")
-    said = f"{error.code} {error.message}"[:_ERROR_TEXT]
+    answer = f"{error.code} {error.message}"[:_ERROR_TEXT]
     if isinstance(error, aiosmtplib.SMTPAuthenticationError) and error.code != _TEMPORARY_LOGIN:
         return BadCredentials(f"the SMTP server doesn't accept the user name or password ({error.code})")
-    if _LIMIT_REACHED.search(said):
+    if _LIMIT_REACHED.search(answer):
         return SlowDown(
-            f"the SMTP server's sending limit is reached: {said}", retry_after=_DAILY_LIMIT, everywhere=True
+            f"the SMTP server's sending limit is reached: {answer}", retry_after=_DAILY_LIMIT, everywhere=True
         )
     if isinstance(error, aiosmtplib.SMTPRecipientRefused) and error.code < 500:
-        return SlowDown(f"the SMTP server asks for a pause: {said}", retry_after=_GREYLISTED, everywhere=False)
+        return SlowDown(f"the SMTP server asks for a pause: {answer}", retry_after=_GREYLISTED, everywhere=False)
     is_about_mail = isinstance(
         error, (aiosmtplib.SMTPRecipientRefused, aiosmtplib.SMTPSenderRefused, aiosmtplib.SMTPDataError)
     )
     if is_about_mail and error.code >= 500:
-        return Rejected(f"the SMTP server refuses the mail: {said}")
-    return Unreachable(f"the SMTP server failed: {said}")
+        return Rejected(f"the SMTP server refuses the mail: {answer}")
+    return Unreachable(f"the SMTP server failed: {answer}")

@@ -61,9 +61,9 @@ def make_mail(
     text = check_content(to, content)
     mail = EmailMessage(policy=_POLICY)
     user, _, domain = settings.address.rpartition("@")
-    mail["From"] = MailAddress(_one_line(settings.display_name), user, domain)
+    mail["From"] = MailAddress(_join_lines(settings.display_name), user, domain)
     mail["To"] = to.chat_id
-    mail["Subject"] = _subject(thread, text, files, is_reply=bool(content.reply_to))
+    mail["Subject"] = _choose_subject(thread, text, files, is_reply=bool(content.reply_to))
     mail["Date"] = format_datetime(at)
     mail["Message-ID"] = f"<{message_id}>"
     references = list(dict.fromkeys([*(thread.references if thread else ()), *filter(None, [content.reply_to])]))
@@ -78,7 +78,7 @@ def make_mail(
         mail.add_alternative(html, subtype="html")
     for name, media_type, data in files:
         main, _, sub = (media_type or mimetypes.guess_type(name)[0] or "application/octet-stream").partition("/")
-        mail.add_attachment(data, maintype=main, subtype=sub or "octet-stream", filename=_one_line(name))
+        mail.add_attachment(data, maintype=main, subtype=sub or "octet-stream", filename=_join_lines(name))
     return mail.as_bytes()
 
 
@@ -101,13 +101,15 @@ def read_file(file: File | Image, limit: int) -> tuple[str, str, bytes]:
         raise Rejected(f"{file.source} can't be read: {error.strerror}") from error
 
 
-def _subject(thread: MailThread | None, text: str, files: Sequence[tuple[str, str, bytes]], *, is_reply: bool) -> str:
-    if thread is not None and (subject := _one_line(thread.subject)):
+def _choose_subject(
+    thread: MailThread | None, text: str, files: Sequence[tuple[str, str, bytes]], *, is_reply: bool
+) -> str:
+    if thread is not None and (subject := _join_lines(thread.subject)):
         return f"Re: {subject}" if is_reply or len(thread.references) > 1 else subject
-    first = next((line for line in (_one_line(_MARKS.sub("", one)) for one in text.splitlines()) if line), "")
+    first = next((line for line in (_join_lines(_MARKS.sub("", one)) for one in text.splitlines()) if line), "")
     first = first or (files[0][0] if files else "")
     return first if len(first) <= _SUBJECT_LENGTH else f"{first[: _SUBJECT_LENGTH - 1].rstrip()}…"
 
 
-def _one_line(text: str) -> str:
+def _join_lines(text: str) -> str:
     return " ".join("".join(one if one.isprintable() else " " for one in text).split())

@@ -119,26 +119,26 @@ def _simplify(value: str) -> str:
     Addresses that the sender chose are quoted inside it, and must not be taken for results. In a comment quotation
     marks have no meaning, so an address with them could end the comment: such a report is not trusted.
     """
-    kept, depth, position = [], 0, 0
+    parts, depth, position = [], 0, 0
     while position < len(value):
         character = value[position]
         if depth and character == '"':
             raise UnverifiedSender("the report of the receiving server is ambiguous")
         if character == '"':
             end = _find_closing_quote(value, position)
-            kept.append(_UNUSUAL.sub("_", value[position + 1 : end]))
+            parts.append(_UNUSUAL.sub("_", value[position + 1 : end]))
             position = end
         elif character == "\\" and depth:
             position += 1
         elif character in "()":
             depth = max(depth + (1 if character == "(" else -1), 0)
-            kept.append(" ")
+            parts.append(" ")
         elif not depth:
-            kept.append(character)
+            parts.append(character)
         position += 1
     if depth:
         raise UnverifiedSender("the report of the receiving server is incomplete")
-    return "".join(kept)
+    return "".join(parts)
 
 
 def _find_closing_quote(value: str, start: int) -> int:

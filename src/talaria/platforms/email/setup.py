@@ -57,7 +57,7 @@ def _find_problems(trial: NetworkTrial) -> tuple[str, ...]:
     return ()
 
 
-def _address_problem(address: str) -> str:
+def _find_address_problem(address: str) -> str:
     return "" if is_address(address.strip()) else f"`{address}` is no e-mail address."
 
 
@@ -68,7 +68,7 @@ SETUP = NetworkSetup(
             name="address",
             prompt="Address",
             hint="Address of the agent's own mailbox, not of yours.",
-            problem=_address_problem,
+            problem=_find_address_problem,
         ),
         SetupQuestion(
             name="provider",

@@ -33,14 +33,14 @@ def _read(trial: NetworkTrial) -> FeishuSettings:
     return read_settings(trial.account or "feishu", trial.options, secrets)
 
 
-def _request(base: str, trial: NetworkTrial) -> ProbeRequest:
+def _make_request(base: str, trial: NetworkTrial) -> ProbeRequest:
     settings = _read(structs.replace(trial, options={**PLACEHOLDER, **trial.options, "api_url": base}))
     request = settings.token_request
     headers = {"Content-Type": request.content_type}
     return ProbeRequest("POST", request.url(), headers, request.encode(datetime.now(UTC)))
 
 
-def _owner(status: int, body: bytes) -> str:
+def _check_answer(status: int, body: bytes) -> str:
     if status >= 500:
         raise UnexpectedAnswer
     if decode_answer(body, _Granted).code != 0:
@@ -48,7 +48,7 @@ def _owner(status: int, body: bytes) -> str:
     return ""
 
 
-def _domain_problem(domain: str) -> str:
+def _find_domain_problem(domain: str) -> str:
     return "" if domain in {"feishu", "lark"} else "The domain is feishu or lark."
 
 
@@ -62,7 +62,7 @@ SETUP = NetworkSetup(
             prompt="Domain",
             hint="feishu for open.feishu.cn, lark for open.larksuite.com.",
             default="feishu",
-            problem=_domain_problem,
+            problem=_find_domain_problem,
         ),
         SetupQuestion(name=_APP_ID, prompt="App ID", hint="On the app's Credentials page: cli_….", public=True),
         SetupQuestion(
@@ -72,8 +72,8 @@ SETUP = NetworkSetup(
                 title="Feishu",
                 secret=_SECRET,
                 address=lambda trial: _read(structs.replace(trial, options={**PLACEHOLDER, **trial.options})).api,
-                request=_request,
-                owner=_owner,
+                request=_make_request,
+                owner=_check_answer,
                 remedy="Check domain, App ID and App Secret on the Credentials page.",
             ),
         ),

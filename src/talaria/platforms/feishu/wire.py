@@ -175,7 +175,7 @@ def to_incoming(event: FeishuEvent, sender: Sender, bot_id: str, settings: Feish
     is_private = message.chat_type == "p2p"
     return Incoming(
         external_id=message.message_id,
-        address=_address(message, settings.name),
+        address=_to_address(message, settings.name),
         sender=sender,
         at=datetime.fromtimestamp(int(message.create_time) / 1000, UTC),
         text=_read_text(content, message.mentions, bot_id),
@@ -204,7 +204,7 @@ def _read_press(header: FeishuHeader, payload: FeishuPayload, sender: Sender, pl
     )
 
 
-def _address(message: FeishuMessage, platform: str) -> Address:
+def _to_address(message: FeishuMessage, platform: str) -> Address:
     root = (message.root_id or message.message_id) if message.thread_id else ""
     if message.chat_type == "p2p":
         return Address(platform, message.chat_id, "private", root)
@@ -215,14 +215,14 @@ def _read_text(content: _Text, mentions: Sequence[FeishuMention], bot_id: str) -
     """Return a text without mentions of us; other people are mentioned as ``@name``."""
     text = content.text
     if content.content is not None:  # rich text: paragraphs of parts
-        lines = ["".join(str(part.get("text", "")) or _name_of(part) for part in line) for line in content.content]
+        lines = ["".join(str(part.get("text", "")) or _get_mention(part) for part in line) for line in content.content]
         text = "\n".join(filter(None, (content.title, *lines)))
     for one in mentions:
         text = text.replace(one.key, "" if one.id.open_id == bot_id else f"@{one.name}")
     return text.strip()
 
 
-def _name_of(part: Mapping[str, Any]) -> str:
+def _get_mention(part: Mapping[str, Any]) -> str:
     return str(part.get("user_id", "")) if part.get("tag") == "at" else ""
 
 

@@ -31,7 +31,7 @@ def _read(trial: NetworkTrial) -> GoogleChatSettings:
     return read_settings(trial.account or "googlechat", trial.options, trial.secrets.get(_CREDENTIALS, ""))
 
 
-def _request(base: str, trial: NetworkTrial) -> ProbeRequest:
+def _make_request(base: str, trial: NetworkTrial) -> ProbeRequest:
     request = _read(structs.replace(trial, options={**PLACEHOLDER, **trial.options})).token_request
     try:
         form = request.encode(datetime.now(UTC))
@@ -41,7 +41,7 @@ def _request(base: str, trial: NetworkTrial) -> ProbeRequest:
     return ProbeRequest("POST", url, {"Content-Type": request.content_type}, form)
 
 
-def _owner(status: int, body: bytes) -> str:
+def _check_answer(status: int, body: bytes) -> str:
     if status == 400:  # Google's answer to an unknown account or key
         raise TokenRejected
     expect_200(status)
@@ -49,12 +49,12 @@ def _owner(status: int, body: bytes) -> str:
     return ""
 
 
-def _file_problem(path: str) -> str:
+def _find_file_problem(path: str) -> str:
     return "" if Path(path).expanduser().is_file() else f"There is no file {path}."
 
 
 def _find_problems(trial: NetworkTrial) -> tuple[str, ...]:
-    problem = _file_problem(trial.secrets.get(_CREDENTIALS, ""))
+    problem = _find_file_problem(trial.secrets.get(_CREDENTIALS, ""))
     return (*_find_refusals(trial), *filter(None, [problem]))
 
 
@@ -68,13 +68,13 @@ SETUP = NetworkSetup(
             prompt="Key file",
             hint="Path of the JSON key of a service account in the Google Cloud project of your app.",
             public=True,
-            problem=_file_problem,
+            problem=_find_file_problem,
             check=TokenCheck(
                 title="Google",
                 secret="",
                 address=lambda trial: GOOGLE_TOKEN_URL,
-                request=_request,
-                owner=_owner,
+                request=_make_request,
+                owner=_check_answer,
                 remedy="Create another JSON key on the page of the service account, and name its file.",
             ),
         ),

@@ -143,11 +143,11 @@ def to_incoming(event: ChatEvent, platform: str) -> Incoming | None:
     text = message.text if is_command or message.argument_text is None else message.argument_text
     return Incoming(
         external_id=f"{message.name}:{user.name}:{event.event_time.isoformat()}" if button else message.name,
-        address=_address(space, message, platform),
+        address=_to_address(space, message, platform),
         sender=Sender(last_part(user.name), user.display_name or last_part(user.name)),
         at=event.event_time if button else message.create_time or event.event_time,
         text="" if button else text.strip(),
-        attachments=() if button else tuple(map(_attachment, filter(_is_uploaded, message.attachment))),
+        attachments=() if button else tuple(map(_to_attachment, filter(_is_uploaded, message.attachment))),
         message_id=last_part(message.name),
         chat_name=space.display_name,
         addressed=space.is_direct or is_command or bool(button) or any(map(_mentions_app, message.annotations)),
@@ -155,7 +155,7 @@ def to_incoming(event: ChatEvent, platform: str) -> Incoming | None:
     )
 
 
-def _address(space: ChatSpace, message: ChatMessage, platform: str) -> Address:
+def _to_address(space: ChatSpace, message: ChatMessage, platform: str) -> Address:
     chat_id = last_part(space.name)
     if space.is_direct:
         return Address(platform, chat_id)
@@ -173,7 +173,7 @@ def _is_uploaded(file: ChatFile) -> bool:
     return bool(file.attachment_data_ref and file.attachment_data_ref.resource_name)
 
 
-def _attachment(file: ChatFile) -> Attachment:
+def _to_attachment(file: ChatFile) -> Attachment:
     assert file.attachment_data_ref is not None
     is_picture = file.content_type.startswith("image/")
     reference = file.attachment_data_ref.resource_name
@@ -197,12 +197,12 @@ def make_message(content: Content, pictures: Sequence[tuple[str, str]], links: S
         raise Rejected("a message without text can't be sent")
     widgets: list[dict[str, Any]] = [{"image": {"imageUrl": url, "altText": name}} for name, url in pictures]
     if content.buttons:
-        widgets.append({"buttonList": {"buttons": [_button(one) for one in content.buttons]}})
+        widgets.append({"buttonList": {"buttons": [_encode_button(one) for one in content.buttons]}})
     cards = [{"cardId": "talaria", "card": {"sections": [{"widgets": widgets}]}}] if widgets else []
     return {"text": text, "cardsV2": cards}
 
 
-def _button(button: Button) -> dict[str, Any]:
+def _encode_button(button: Button) -> dict[str, Any]:
     action = {"function": "choose", "parameters": [{"key": _BUTTON, "value": button.value}]}
     return {"text": button.label, "onClick": {"action": action}}
 

@@ -66,7 +66,7 @@ class Irc(PlatformDefaults):
                     await connection.join(channel)
                 except Rejected as error:
                     log.warning("%s: %s", self.name, error)
-            async with aclosing(self._updates(connection)) as updates:
+            async with aclosing(self._receive_updates(connection)) as updates:
                 yield updates
         finally:
             await connection.close()
@@ -104,7 +104,7 @@ class Irc(PlatformDefaults):
                 self._connection = connection
             return self._connection
 
-    async def _updates(self, connection: IrcConnection) -> AsyncGenerator[Incoming, None]:
+    async def _receive_updates(self, connection: IrcConnection) -> AsyncGenerator[Incoming, None]:
         while True:
             for key, line in await run_with(self._queue.pending(), connection.watch()):
                 incoming = await self._read(connection, key, line)

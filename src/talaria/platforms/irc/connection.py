@@ -99,7 +99,7 @@ class IrcConnection:
         try:
             async with asyncio.timeout(settings.patience.total_seconds()):
                 self._reader, self._writer = await asyncio.open_connection(
-                    settings.host, settings.port, ssl=self._tls(), limit=_LONGEST_LINE
+                    settings.host, settings.port, ssl=self._make_tls_context(), limit=_LONGEST_LINE
                 )
                 self._reading = asyncio.ensure_future(self._read())
                 self._reading.add_done_callback(self._end_reading)
@@ -193,7 +193,7 @@ class IrcConnection:
                 await self.watch()
             return self._answers
 
-    def _tls(self) -> ssl.SSLContext | None:
+    def _make_tls_context(self) -> ssl.SSLContext | None:
         settings = self._settings
         if not settings.tls:
             return None

@@ -24,15 +24,15 @@ def _find_problems(trial: NetworkTrial) -> tuple[str, ...]:
     return ()
 
 
-def _server_problem(server: str) -> str:
+def _find_server_problem(server: str) -> str:
     return next(iter(_find_problems(NetworkTrial({_SERVER: server}))), "")
 
 
-def _nick_problem(nick: str) -> str:
+def _find_nick_problem(nick: str) -> str:
     return next(iter(_find_problems(NetworkTrial({_SERVER: "localhost"}, {"nick": nick}))), "")
 
 
-def _channels_problem(channels: str) -> str:
+def _find_channels_problem(channels: str) -> str:
     return next(iter(_find_problems(NetworkTrial({_SERVER: "localhost"}, {"channels": channels}))), "")
 
 
@@ -72,14 +72,14 @@ SETUP = NetworkSetup(
             prompt="IRC server",
             hint="A host, or host:port for another port than 6697, for example irc.libera.chat.",
             public=True,
-            problem=_server_problem,
+            problem=_find_server_problem,
         ),
         SetupQuestion(
             name="nick",
             prompt="Nick",
             hint="Name of the bot on the server.",
             default="talaria",
-            problem=_nick_problem,
+            problem=_find_nick_problem,
             check=_check_login,
         ),
         SetupQuestion(
@@ -87,7 +87,7 @@ SETUP = NetworkSetup(
             prompt="Channels",
             hint="Channels to join, separated by commas, for example #garden.",
             required=False,
-            problem=_channels_problem,
+            problem=_find_channels_problem,
         ),
         SetupQuestion(name=_PASSWORD, hint="The one you registered with NickServ.", required=False, check=_check_login),
         SetupQuestion(name="IRC_SERVER_PASSWORD", hint="For a private server; most need none.", required=False),

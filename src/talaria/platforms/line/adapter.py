@@ -102,7 +102,9 @@ class Line(PlatformDefaults):
     async def fetch(self, attachment: Attachment, folder: Path) -> Path:
         """Download the content of a message."""
         url = f"{self._settings.data_url}/v2/bot/message/{quote(attachment.reference, safe='')}/content"
-        data = await self._api.download(url, self._headers(), self._settings.file_patience, self._settings.file_limit)
+        data = await self._api.download(
+            url, self._make_headers(), self._settings.file_patience, self._settings.file_limit
+        )
         return save_file(data, attachment.name or attachment.kind, folder, attachment.media_type)
 
     async def close(self) -> None:
@@ -147,7 +149,7 @@ class Line(PlatformDefaults):
         return {"type": "text", "text": f"{name}\n{url}"}
 
     async def _call(self, method: str, path: str, body: dict[str, Any] | None = None, key: str = "") -> ApiAnswer:
-        headers = self._headers()
+        headers = self._make_headers()
         if body is not None:
             headers["content-type"] = "application/json"
         if key:
@@ -161,7 +163,7 @@ class Line(PlatformDefaults):
             has_key=bool(key),
         )
 
-    def _headers(self) -> dict[str, str]:
+    def _make_headers(self) -> dict[str, str]:
         return {"authorization": f"Bearer {self._settings.token}"}
 
 

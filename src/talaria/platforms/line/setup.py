@@ -22,11 +22,11 @@ class _BotInfo(Struct, rename="camel"):
     display_name: str
 
 
-def _request(base: str, trial: NetworkTrial) -> ProbeRequest:
+def _make_request(base: str, trial: NetworkTrial) -> ProbeRequest:
     return ProbeRequest("GET", f"{base}/v2/bot/info", {"Authorization": f"Bearer {trial.secrets[_TOKEN]}"})
 
 
-def _owner(status: int, body: bytes) -> str:
+def _read_owner(status: int, body: bytes) -> str:
     expect_200(status)
     info = decode_answer(body, _BotInfo)
     return f"{info.display_name} ({info.basic_id})"
@@ -48,8 +48,8 @@ SETUP = NetworkSetup(
                 title="LINE",
                 secret=_TOKEN,
                 address=lambda trial: trial.options.get("api_url", API_URL),
-                request=_request,
-                owner=_owner,
+                request=_make_request,
+                owner=_read_owner,
                 remedy="Issue a new channel access token on the Messaging API page of your channel.",
             ),
         ),

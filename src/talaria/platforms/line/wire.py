@@ -148,7 +148,7 @@ def to_incoming(event: LineEvent, name: str, settings: LineSettings) -> Incoming
         sender=sender,
         at=at,
         text=_describe(message),
-        attachments=_attachments(message),
+        attachments=_list_attachments(message),
         message_id=message.id,
         reply_to=message.quoted_message_id,
         addressed=is_private or settings.group_mode == "free" or any(one.is_self for one in mentions),
@@ -177,7 +177,7 @@ def _remove_mentions(message: LineMessage) -> str:
     return text.decode("utf-16-le", errors="replace").strip()
 
 
-def _attachments(message: LineMessage) -> tuple[Attachment, ...]:
+def _list_attachments(message: LineMessage) -> tuple[Attachment, ...]:
     if message.content_provider.type != "line":
         return ()
     match message.type:
@@ -210,11 +210,11 @@ def make_messages(content: Content, links: Sequence[Mapping[str, Any]], key: str
     if not messages:
         raise Rejected("a message without text can't be sent")
     if content.buttons:
-        messages[-1]["quickReply"] = {"items": [_button(one, key) for one in content.buttons[:_MOST_BUTTONS]]}
+        messages[-1]["quickReply"] = {"items": [_encode_button(one, key) for one in content.buttons[:_MOST_BUTTONS]]}
     return messages
 
 
-def _button(button: Button, key: str) -> dict[str, Any]:
+def _encode_button(button: Button, key: str) -> dict[str, Any]:
     label = button.label if len(button.label) <= _LABEL_LENGTH else f"{button.label[: _LABEL_LENGTH - 1]}…"
     action = {"type": "postback", "label": label, "data": f"{key} {button.value}", "displayText": button.label}
     return {"type": "action", "action": action}

@@ -97,22 +97,22 @@ class RoomState:
                 continue
             match event.type:
                 case "m.room.name":
-                    self._name = _text(event, "name")
+                    self._name = _get_text(event, "name")
                 case "m.room.canonical_alias":
-                    self._alias = _text(event, "alias")
+                    self._alias = _get_text(event, "alias")
                 case "m.room.encryption":
                     self.encrypted = True  # can't be turned off
                 case "m.room.member" if event.content.get("membership") in ("join", "invite"):
-                    self._people[event.state_key] = _text(event, "displayname")
+                    self._people[event.state_key] = _get_text(event, "displayname")
                 case "m.room.member":
                     self._people.pop(event.state_key, None)
 
     def describe(self, room_id: str, user_id: str) -> RoomInfo:
         """Return what is known of the room; a room without a name is called after its other members."""
-        name = self._name or self._alias or self._member_names(user_id)
+        name = self._name or self._alias or self._format_member_names(user_id)
         return RoomInfo(room_id, len(self._people), name, self._people)
 
-    def _member_names(self, user_id: str) -> str:
+    def _format_member_names(self, user_id: str) -> str:
         counts = Counter(self._people.values())
         names = sorted(
             f"{name} ({one})" if counts[name] > 1 else name
@@ -121,7 +121,7 @@ class RoomState:
         if len(names) > _MOST_NAMES:
             others = len(names) - _MOST_NAMES
             names = [*names[:_MOST_NAMES], f"{others} other{'s' if others > 1 else ''}"]
-        return _listed(names) or "Empty room"
+        return _join_names(names) or "Empty room"
 
 
 class Invitation(Struct, frozen=True):
@@ -180,11 +180,11 @@ class Invitations:
             log.warning("couldn't accept an invitation from %s: %s", invitation.inviter, error)
 
 
-def _listed(names: Sequence[str]) -> str:
+def _join_names(names: Sequence[str]) -> str:
     return " and ".join(part for part in (", ".join(names[:-1]), *names[-1:]) if part)
 
 
-def _text(event: RoomEvent, name: str) -> str:
+def _get_text(event: RoomEvent, name: str) -> str:
     """Return a text of an event's content, whose sender may have written anything there."""
     value = event.content.get(name)
     return value if isinstance(value, str) else ""

@@ -102,13 +102,13 @@ class Matrix:
 
     def connect(self) -> AbstractAsyncContextManager[AsyncIterator[Incoming]]:
         """Log in and yield updates; a batch is acknowledged when the first of the next is requested."""
-        return self._connected()
+        return self._connect()
 
     async def send(self, to: Address, content: Content, key: str) -> MessageRef:
         """Post a message, then its files, and its buttons as reactions; the same key posts all of it once."""
         check_text(content)
         async with self._use_connection() as connection:
-            limit = await self._event_limit(to.chat_id)
+            limit = await self._get_event_limit(to.chat_id)
             events = [await self._upload(to, content.reply_to, one, limit == ENCRYPTED_LIMIT) for one in content.files]
             if content.text.strip():
                 parent = await connection.event(to.chat_id, content.reply_to) if content.reply_to else None
@@ -129,7 +129,7 @@ class Matrix:
             original = await connection.event(room, ref.message_id)
             if original is None or original.sender != connection.user_id:
                 raise Rejected("there is no such message of ours in this room")
-            body = edit_content(content, ref.message_id, limit=await self._event_limit(room))
+            body = edit_content(content, ref.message_id, limit=await self._get_event_limit(room))
             await connection.post(room, _MESSAGE, body, transaction_id(new_id()))
             if not content.buttons and button_labels(original):
                 for event_id in button_reactions(
@@ -186,7 +186,7 @@ class Matrix:
         await self._connection.close()
 
     @asynccontextmanager
-    async def _connected(self) -> AsyncIterator[AsyncIterator[Incoming]]:
+    async def _connect(self) -> AsyncIterator[AsyncIterator[Incoming]]:
         async with self._use_connection() as connection:
             await connection.check_login()
             receiver = Receiver(
@@ -240,7 +240,7 @@ class Matrix:
         login = await self._connection.log_in(settings.password)
         await asyncio.to_thread(self._logins.save, login)
 
-    async def _event_limit(self, room_id: str) -> int:
+    async def _get_event_limit(self, room_id: str) -> int:
         """Return the maximum size of an event; refuse to post unencrypted in an encrypted room."""
         if not await self._connection.is_encrypted(room_id):
             return EVENT_LIMIT

@@ -88,36 +88,38 @@ class MatrixApi:
     ) -> bytes:
         """Return the answer to a request as it is."""
         given = urlencode({name: value for name, value in query.items() if value != ""}, quote_via=quote)
-        url = self._url(f"/client/{version}{path}") + (f"?{given}" if given else "")
-        async with _limited(patience):
+        url = self._make_url(f"/client/{version}{path}") + (f"?{given}" if given else "")
+        async with _limit_duration(patience):
             return (await self._http.call("GET", url, self._headers, patience, limit=limit)).body
 
     async def send(self, method: str, path: str, body: object, answer_type: type[_T]) -> _T:
         """Return the decoded answer to a request with a JSON body."""
         headers = {**self._headers, "Content-Type": "application/json"}
-        url, encoded = self._url(f"/client/v3{path}"), msgspec.json.encode(body)
-        async with _limited(self._patience):
+        url, encoded = self._make_url(f"/client/v3{path}"), msgspec.json.encode(body)
+        async with _limit_duration(self._patience):
             return decode((await self._http.call(method, url, headers, self._patience, body=encoded)).body, answer_type)
 
     async def upload(self, data: bytes, media_type: str, name: str) -> str:
         """Upload a file and return its URL; ``name`` is public, and may be empty."""
-        url = self._url("/media/v3/upload") + (f"?{urlencode({'filename': name}, quote_via=quote)}" if name else "")
+        url = self._make_url("/media/v3/upload") + (
+            f"?{urlencode({'filename': name}, quote_via=quote)}" if name else ""
+        )
         headers = {**self._headers, "Content-Type": media_type}
-        async with _limited(self._file_patience):
+        async with _limit_duration(self._file_patience):
             answer = await self._http.call("POST", url, headers, self._file_patience, body=data)
         return decode(answer.body, _Uploaded).content_uri
 
     async def download(self, server: str, media_id: str) -> bytes:
         """Return a file; raises `Rejected` if it is larger than the settings allow."""
-        url = self._url("/client/v1" + path_of("media", "download", server, media_id))
-        async with _limited(self._file_patience):
+        url = self._make_url("/client/v1" + path_of("media", "download", server, media_id))
+        async with _limit_duration(self._file_patience):
             return await self._http.download(url, self._headers, self._file_patience, self._file_limit)
 
     async def close(self) -> None:
         """Disconnect; the next call connects again."""
         await self._http.close()
 
-    def _url(self, path: str) -> str:
+    def _make_url(self, path: str) -> str:
         return f"{self._homeserver}/_matrix{path}"
 
 
@@ -135,7 +137,7 @@ def decode(body: bytes, answer_type: type[_T]) -> _T:
 
 
 @asynccontextmanager
-async def _limited(patience: timedelta) -> AsyncIterator[None]:
+async def _limit_duration(patience: timedelta) -> AsyncIterator[None]:
     """Limit a whole call; the HTTP client only limits how long nothing arrives."""
     try:
         async with asyncio.timeout(patience.total_seconds()):

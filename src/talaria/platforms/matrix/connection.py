@@ -261,7 +261,7 @@ class MatrixConnection:
             room_changes.append(RoomChanges(room_id, self._decrypt(room_id, happened), gap or ""))
         if self._encryption is not None:
             await self._encryption.update_keys()
-        invitations = [self._invitation(room_id, invited) for room_id, invited in rooms.invite.items()]
+        invitations = [self._read_invitation(room_id, invited) for room_id, invited in rooms.invite.items()]
         return SyncBatch(answer.next_batch, room_changes, invitations)
 
     async def events_before(self, room_id: str, start: str, end: str) -> tuple[list[RoomEvent], str]:
@@ -340,7 +340,7 @@ class MatrixConnection:
             self._recent.add(found[-1])
         return found
 
-    def _invitation(self, room_id: str, invited: InvitedRoom) -> Invitation:
+    def _read_invitation(self, room_id: str, invited: InvitedRoom) -> Invitation:
         inviter, direct = "", False
         for source in invited.invite_state.events:
             event = read_stripped_event(source)

@@ -31,14 +31,14 @@ class RoomEncryption:
         self._patience = settings.patience
         self._folder = folder
         self._login: Login | None = None
-        self._client = self._new_client(settings.homeserver, settings.user)
+        self._client = self._make_client(settings.homeserver, settings.user)
 
     async def open(self, login: Login) -> None:
         """Load the keys of a login; another login is another device, with keys of its own."""
         if login == self._login:
             return
         await self.close()
-        self._client = self._new_client(login.homeserver, login.user_id)
+        self._client = self._make_client(login.homeserver, login.user_id)
         self._client.restore_login(login.user_id, login.device_id, login.token)
         self._login = login
 
@@ -85,7 +85,7 @@ class RoomEncryption:
         """Make the calls about keys that the last sync and its messages require."""
         client = self._client
         if client.outgoing_to_device_messages:
-            await self._ask(_first_error(client.send_to_device_messages()))
+            await self._ask(_find_first_error(client.send_to_device_messages()))
         if client.should_upload_keys:
             await self._ask(client.keys_upload())
         if client.should_query_keys:
@@ -112,7 +112,7 @@ class RoomEncryption:
         except nio.EncryptionError as error:
             raise Rejected(f"can't decrypt the file: {error}") from error
 
-    def _new_client(self, homeserver: str, user: str) -> nio.AsyncClient:
+    def _make_client(self, homeserver: str, user: str) -> nio.AsyncClient:
         config = nio.AsyncClientConfig(
             max_limit_exceeded=0,
             max_timeouts=0,
@@ -138,7 +138,7 @@ class RoomEncryption:
         return answer
 
 
-async def _first_error(answers: Awaitable[list[Any]]) -> Any:
+async def _find_first_error(answers: Awaitable[list[Any]]) -> Any:
     """Return the first error among several answers, or nothing."""
     return next((one for one in await answers if isinstance(one, nio.ErrorResponse)), None)
 

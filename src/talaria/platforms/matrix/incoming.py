@@ -72,13 +72,13 @@ def read_incoming(
 def own_reactions(reactions: list[RoomEvent], target: RoomEvent, user_id: str) -> list[tuple[str, str]]:
     """Return our reactions to an event by key, except those that show its buttons."""
     labels = button_labels(target)
-    return [(event_id, key) for event_id, key in _reactions_of(reactions, user_id) if key not in labels]
+    return [(event_id, key) for event_id, key in _select_reactions(reactions, user_id) if key not in labels]
 
 
 def button_reactions(reactions: list[RoomEvent], target: RoomEvent, user_id: str) -> list[str]:
     """Return our reactions to an event that show its buttons."""
     labels = button_labels(target)
-    return [event_id for event_id, key in _reactions_of(reactions, user_id) if key in labels]
+    return [event_id for event_id, key in _select_reactions(reactions, user_id) if key in labels]
 
 
 def button_labels(event: RoomEvent) -> set[str]:
@@ -86,7 +86,7 @@ def button_labels(event: RoomEvent) -> set[str]:
     return {one.label for one in (read_message_body(event.content) or MessageBody()).buttons}
 
 
-def _reactions_of(reactions: list[RoomEvent], user_id: str) -> list[tuple[str, str]]:
+def _select_reactions(reactions: list[RoomEvent], user_id: str) -> list[tuple[str, str]]:
     ours = [
         (one.event_id, read_message_body(one.content) or MessageBody()) for one in reactions if one.sender == user_id
     ]
@@ -114,9 +114,9 @@ def _read_message(
         external_id=event.event_id,
         address=address_of(room, identity, relation.thread),
         sender=Sender(event.sender, room.people.get(event.sender, "")),
-        at=_event_time(event),
-        text=_text(event, body_fields, room, identity),
-        attachments=_attachments(event, body_fields),
+        at=_read_event_time(event),
+        text=_render_text(event, body_fields, room, identity),
+        attachments=_list_attachments(event, body_fields),
         message_id=event.event_id,
         reply_to=relation.answered,
         chat_name=room.name,
@@ -157,7 +157,7 @@ def _read_reaction(
         external_id=event.event_id,
         address=address_of(room, identity, target_body.relates_to.thread),
         sender=Sender(event.sender, room.people.get(event.sender, "")),
-        at=_event_time(event),
+        at=_read_event_time(event),
         message_id=target.event_id,
         chat_name=room.name,
         addressed=ours or room.private or identity.group_mode == "free",
@@ -172,7 +172,7 @@ def address_of(room: RoomInfo, identity: BotIdentity, thread: str = "") -> Addre
     return Address(identity.platform, room.room_id, "private" if room.private else group, thread)
 
 
-def _event_time(event: RoomEvent) -> datetime:
+def _read_event_time(event: RoomEvent) -> datetime:
     return datetime.fromtimestamp(min(max(event.origin_server_ts, 0), _MAX_TIMESTAMP) / 1000, UTC)
 
 
@@ -191,7 +191,7 @@ def _mentions_us(body_fields: MessageBody, identity: BotIdentity) -> bool:
     return bool(re.search(link, body_fields.formatted_body.replace("%40", "@")) or re.search(whole, body_fields.body))
 
 
-def _text(event: RoomEvent, body_fields: MessageBody, room: RoomInfo, identity: BotIdentity) -> str:
+def _render_text(event: RoomEvent, body_fields: MessageBody, room: RoomInfo, identity: BotIdentity) -> str:
     if event.type == "m.sticker":
         return ""
     if body_fields.msgtype in _KINDS:
@@ -216,7 +216,7 @@ def _strip_salutation(text: str, identity: BotIdentity) -> str:
     return text[found.end() :] if found else text
 
 
-def _attachments(event: RoomEvent, body_fields: MessageBody) -> tuple[Attachment, ...]:
+def _list_attachments(event: RoomEvent, body_fields: MessageBody) -> tuple[Attachment, ...]:
     kind = "sticker" if event.type == "m.sticker" else _KINDS.get(body_fields.msgtype, "")
     if kind == "document" and body_fields.msgtype == "m.audio" and body_fields.voice is not None:
         kind = "voice"

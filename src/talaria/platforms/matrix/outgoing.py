@@ -61,7 +61,7 @@ def _restrict_inline(tokens: Sequence[Token]) -> Iterator[Token]:
     open_links: list[bool] = []  # whether each open link has a target
     for token in tokens:
         if token.type == "image":
-            yield from _picture_tokens(token, inside_link=bool(open_links))
+            yield from _make_picture_tokens(token, inside_link=bool(open_links))
             continue
         if token.type == "link_open":
             open_links.append(_is_linkable(str(token.attrGet("href") or "")))
@@ -72,7 +72,7 @@ def _restrict_inline(tokens: Sequence[Token]) -> Iterator[Token]:
             yield _restrict_token(token)
 
 
-def _picture_tokens(token: Token, *, inside_link: bool) -> Iterator[Token]:
+def _make_picture_tokens(token: Token, *, inside_link: bool) -> Iterator[Token]:
     """Yield a link instead of an image: clients load only images on a homeserver."""
     address = str(token.attrGet("src") or "")
     linked = not inside_link and _is_linkable(address)
@@ -105,7 +105,7 @@ def transaction_id(key: str, part: str = "") -> str:
 
 def message_content(content: Content, to: Address, *, asker: str = "", limit: int = EVENT_LIMIT) -> Json:
     """Return the content of a message with its formatting, thread and buttons; it mentions the asker."""
-    event_content = _text_content(content.text, limit)
+    event_content = _make_text_content(content.text, limit)
     people = [*([asker] if asker else []), *_USER_ID.findall(content.text)]
     event_content["m.mentions"] = {"user_ids": list(dict.fromkeys(people))} if people else {}
     relation = relates_to(to.thread_id, content.reply_to)
@@ -118,7 +118,7 @@ def message_content(content: Content, to: Address, *, asker: str = "", limit: in
 
 def edit_content(content: Content, message_id: str, *, limit: int = EVENT_LIMIT) -> Json:
     """Return the content that replaces a message, without a second notification."""
-    event_content = _text_content(content.text, limit - 4 * _EXCERPT - 500)
+    event_content = _make_text_content(content.text, limit - 4 * _EXCERPT - 500)
     return {
         "msgtype": "m.text",
         "body": f"* {clean(content.text)[:_EXCERPT]}",
@@ -150,7 +150,7 @@ def relates_to(thread: str, reply_to: str) -> Json:
     return {"rel_type": "m.thread", "event_id": thread, "is_falling_back": falling_back, **reply_relation}
 
 
-def _text_content(text: str, limit: int) -> Json:
+def _make_text_content(text: str, limit: int) -> Json:
     """Return a text in plain and, if there is room for both, formatted."""
     body = clean(text)
     plain: Json = {"msgtype": "m.text", "body": body}

@@ -13,12 +13,12 @@ class _Whoami(Struct):
     user_id: str
 
 
-def _request(base: str, trial: NetworkTrial) -> ProbeRequest:
+def _make_request(base: str, trial: NetworkTrial) -> ProbeRequest:
     headers = {"Authorization": f"Bearer {trial.secrets[_TOKEN]}"}
     return ProbeRequest("GET", f"{base}/_matrix/client/v3/account/whoami", headers)
 
 
-def _owner(status: int, body: bytes) -> str:
+def _read_owner(status: int, body: bytes) -> str:
     expect_200(status)
     return decode_answer(body, _Whoami).user_id
 
@@ -40,8 +40,8 @@ SETUP = NetworkSetup(
                 title="Matrix",
                 secret=_TOKEN,
                 address=lambda trial: trial.secrets.get(_HOMESERVER, ""),
-                request=_request,
-                owner=_owner,
+                request=_make_request,
+                owner=_read_owner,
                 remedy="Log in as the bot again and use the new access token.",
             ),
         ),

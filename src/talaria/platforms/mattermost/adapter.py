@@ -102,7 +102,7 @@ class Mattermost:
         me = await self._client.get("/users/me", MattermostUser)
         async with self._client.open_socket() as socket:
             position = await self._start(me)
-            async with aclosing(self._updates(socket, me, position)) as posts:
+            async with aclosing(self._receive_updates(socket, me, position)) as posts:
                 if self._integrations is None:
                     yield posts
                     return
@@ -176,7 +176,7 @@ class Mattermost:
     async def _save(self, me: MattermostUser, position: ReadPosition) -> None:
         await self._store.write(lambda tx: MATTERMOST_POSITION.write(tx, f"{self.name}:{me.id}", position))
 
-    async def _updates(
+    async def _receive_updates(
         self, socket: MattermostSocket, me: MattermostUser, position: ReadPosition
     ) -> AsyncGenerator[Incoming, None]:
         posts = await self._read_missed(position)

@@ -136,9 +136,9 @@ class MattermostIntegrations:
 
     def _sign(self, value: str, channel: str, root: str, nonce: str) -> dict[str, str]:
         fields = dict(zip(_SIGNED, (value, channel, root, nonce), strict=True))
-        return fields | {"signature": self._signature(fields)}
+        return fields | {"signature": self._compute_signature(fields)}
 
-    def _signature(self, fields: Mapping[str, str]) -> str:
+    def _compute_signature(self, fields: Mapping[str, str]) -> str:
         content = msgspec.json.encode(["mattermost button", *(fields[name] for name in _SIGNED)])
         return sign_base64(self._settings.token, content)
 
@@ -147,7 +147,7 @@ class MattermostIntegrations:
             check_signatures(_read_form(body).get("token", "") or "-", self._tokens)
             return
         press = _read_press(body)
-        check_signatures(self._signature(msgspec.structs.asdict(press.context)), [press.context.signature])
+        check_signatures(self._compute_signature(msgspec.structs.asdict(press.context)), [press.context.signature])
         if press.channel_id != press.context.channel:
             raise BadSignature("the button belongs to another channel")
 

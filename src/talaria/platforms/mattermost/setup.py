@@ -23,11 +23,11 @@ class _BotAccount(Struct):
     username: str
 
 
-def _request(base: str, trial: NetworkTrial) -> ProbeRequest:
+def _make_request(base: str, trial: NetworkTrial) -> ProbeRequest:
     return ProbeRequest("GET", f"{base}/api/v4/users/me", {"Authorization": f"Bearer {trial.secrets[_TOKEN]}"})
 
 
-def _owner(status: int, body: bytes) -> str:
+def _read_owner(status: int, body: bytes) -> str:
     expect_200(status)
     return f"@{decode_answer(body, _BotAccount).username}"
 
@@ -59,8 +59,8 @@ SETUP = NetworkSetup(
                 title="Mattermost",
                 secret=_TOKEN,
                 address=lambda trial: trial.secrets.get(_URL, ""),
-                request=_request,
-                owner=_owner,
+                request=_make_request,
+                owner=_read_owner,
                 remedy="Create a new token on the Bot Accounts page of the integrations.",
             ),
         ),

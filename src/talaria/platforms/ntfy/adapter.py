@@ -57,7 +57,7 @@ class Ntfy(PlatformDefaults):
         since = await self._position.load()
         url = f"{self._settings.server}/{','.join(self._settings.topics)}/sse?since={since or 'none'}"
         timeouts = Timeouts(self._settings.patience, self._settings.patience, self._settings.silence)
-        async with _translated(), self._pool.get(url, self._headers(), timeouts) as answer:
+        async with _translate_errors(), self._pool.get(url, self._make_headers(), timeouts) as answer:
             await self._check(answer, receiving=True)
             first = await _read_messages(answer)
             if not since:  # the first time: nothing older is answered
@@ -84,9 +84,9 @@ class Ntfy(PlatformDefaults):
         if not attachment.reference.startswith(f"{self._settings.server}/"):
             raise Rejected("the file is on another server than the topic, so it isn't downloaded")
         async with (
-            _translated(),
+            _translate_errors(),
             self._pool.get(
-                attachment.reference, self._headers(), self._timeouts(self._settings.file_patience)
+                attachment.reference, self._make_headers(), self._make_timeouts(self._settings.file_patience)
             ) as answer,
         ):
             await self._check(answer)
@@ -123,9 +123,9 @@ class Ntfy(PlatformDefaults):
 
     async def _publish(self, to: Address, method: str, url: str, body: bytes, headers: Mapping[str, str]) -> MessageRef:
         patience = self._settings.file_patience if method == "PUT" else self._settings.patience
-        timeouts, headers = self._timeouts(patience), {**self._headers(), **headers}
+        timeouts, headers = self._make_timeouts(patience), {**self._make_headers(), **headers}
         async with (
-            _translated(),
+            _translate_errors(),
             self._pool.request(method, url, body, headers, timeouts, repeats=False) as answer,  # it has no keys
         ):
             await self._check(answer)
@@ -139,17 +139,17 @@ class Ntfy(PlatformDefaults):
             body = await answer.body(_MAX_ANSWER)
             raise to_error(answer.status, body, answer.headers, receiving=receiving)
 
-    def _headers(self) -> dict[str, str]:
+    def _make_headers(self) -> dict[str, str]:
         return {"authorization": f"Bearer {self._settings.token}"} if self._settings.token else {}
 
-    def _timeouts(self, patience: timedelta) -> Timeouts:
+    def _make_timeouts(self, patience: timedelta) -> Timeouts:
         return Timeouts(self._settings.patience, patience, patience)
 
 
 async def _read_messages(answer: Answer) -> Sequence[NtfyMessage]:
     """Return the next messages and signs of life of a stream, at least one."""
     while True:
-        async with _translated():
+        async with _translate_errors():
             events = await answer.events()
         if events is None:
             raise Unreachable("the ntfy server ended the stream")
@@ -158,7 +158,7 @@ async def _read_messages(answer: Answer) -> Sequence[NtfyMessage]:
 
 
 @asynccontextmanager
-async def _translated() -> AsyncIterator[None]:
+async def _translate_errors() -> AsyncIterator[None]:
     """Raise `Unreachable` for a failed connection."""
     try:
         yield

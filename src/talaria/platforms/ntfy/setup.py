@@ -24,18 +24,18 @@ class _TopicAccess(Struct):
     success: bool = False
 
 
-def _address(trial: NetworkTrial) -> str:
+def _choose_server(trial: NetworkTrial) -> str:
     return trial.options.get("server", PUBLIC_SERVER)
 
 
-def _request(base: str, trial: NetworkTrial) -> ProbeRequest:
+def _make_request(base: str, trial: NetworkTrial) -> ProbeRequest:
     topic = trial.secrets[_TOPIC].partition(",")[0].strip()
     token = trial.secrets.get(_TOKEN, "")
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     return ProbeRequest("GET", f"{base}/{quote(topic, safe='')}/auth", headers)
 
 
-def _owner(status: int, body: bytes) -> str:
+def _check_answer(status: int, body: bytes) -> str:
     if status in {401, 403}:
         raise TokenRejected
     if status != 200 or not decode_answer(body, _TopicAccess).success:
@@ -43,7 +43,7 @@ def _owner(status: int, body: bytes) -> str:
     return ""
 
 
-def _topic_problem(topics: str) -> str:
+def _find_topic_problem(topics: str) -> str:
     try:
         read_settings("ntfy", {}, topics, "")
     except Refused as error:
@@ -54,9 +54,9 @@ def _topic_problem(topics: str) -> str:
 _CHECK = TokenCheck(
     title="ntfy",
     secret=_TOKEN,
-    address=_address,
-    request=_request,
-    owner=_owner,
+    address=_choose_server,
+    request=_make_request,
+    owner=_check_answer,
     remedy="Create one with `ntfy token add`, or in the account page of the server's web app.",
 )
 
@@ -84,7 +84,7 @@ SETUP = NetworkSetup(
         SetupQuestion(
             name=_TOPIC,
             hint="Topics separated by commas. Choose names that are hard to guess: a topic works like a password.",
-            problem=_topic_problem,
+            problem=_find_topic_problem,
             check=_check_topic,
         ),
         SetupQuestion(

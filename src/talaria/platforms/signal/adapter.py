@@ -78,7 +78,7 @@ class Signal(PlatformDefaults):
         try:
             await self._check_account(connection)
             await connection.subscribe()
-            async with aclosing(self._updates(connection)) as updates:
+            async with aclosing(self._receive_updates(connection)) as updates:
                 yield updates
         finally:
             await connection.close()
@@ -146,7 +146,7 @@ class Signal(PlatformDefaults):
         if self._settings.account not in numbers:
             raise BadCredentials("signal-cli has no such number. Register or link it, and restart the daemon")
 
-    async def _updates(self, connection: SignalConnection) -> AsyncGenerator[Incoming, None]:
+    async def _receive_updates(self, connection: SignalConnection) -> AsyncGenerator[Incoming, None]:
         while True:
             for key, envelope in await run_with(self._queue.pending(), connection.watch()):
                 if await self._may_store(connection, envelope):

@@ -34,11 +34,11 @@ def _find_problems(trial: NetworkTrial) -> tuple[str, ...]:
     return ()
 
 
-def _daemon_problem(daemon: str) -> str:
+def _find_daemon_problem(daemon: str) -> str:
     return next(iter(_find_problems(NetworkTrial({_DAEMON: daemon}))), "")
 
 
-def _account_problem(account: str) -> str:
+def _find_account_problem(account: str) -> str:
     return next(iter(_find_problems(NetworkTrial({_ACCOUNT: account}))), "")
 
 
@@ -78,14 +78,14 @@ SETUP = NetworkSetup(
             hint="host:port, or unix: and the path of its socket.",
             public=True,
             default=_ANY_DAEMON,
-            problem=_daemon_problem,
+            problem=_find_daemon_problem,
         ),
         SetupQuestion(
             name=_ACCOUNT,
             prompt="Number of the bot",
             hint="With its country code, for example +4915112345678.",
             public=True,
-            problem=_account_problem,
+            problem=_find_account_problem,
             check=_check_account,
         ),
     ),

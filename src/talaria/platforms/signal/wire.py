@@ -164,7 +164,7 @@ def to_incoming(envelope: Envelope, platform: str, us: OwnIdentity) -> Incoming 
         text=text,
         attachments=() if message.view_once else tuple(_to_attachment(file) for file in message.attachments),
         message_id=f"{sender}:{sent}",
-        reply_to=_quoted_id(quote_of, us) if quote_of else "",
+        reply_to=_make_quoted_id(quote_of, us) if quote_of else "",
         addressed=address.chat_type == "private" or mentioned or answers_us,
         edited=envelope.edit_message is not None,
     )
@@ -244,7 +244,7 @@ def _read_text(message: DataMessage, us: OwnIdentity) -> tuple[str, bool]:
     return (text.strip() if mentioned else text), mentioned
 
 
-def _quoted_id(quote_of: SignalQuote, us: OwnIdentity) -> str:
+def _make_quoted_id(quote_of: SignalQuote, us: OwnIdentity) -> str:
     ours = us.is_us(quote_of.author_uuid, quote_of.author_number)
     return f"{us.number if ours else quote_of.author_uuid or quote_of.author_number}:{quote_of.id}"
 

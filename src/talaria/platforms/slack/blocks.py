@@ -106,31 +106,33 @@ TextBlock: TypeAlias = RichText | Divider | Table
 
 def as_mrkdwn(blocks: Sequence[TextBlock]) -> str:
     """Return blocks as mrkdwn, for places that don't show blocks."""
-    return "\n".join(filter(None, (_block_as_mrkdwn(block).strip("\n") for block in blocks)))
+    return "\n".join(filter(None, (_format_block(block).strip("\n") for block in blocks)))
 
 
 def draw_table(rows: Sequence[Sequence[str]]) -> str:
     """Return a table in monospace, with aligned columns."""
-    widths = [max(map(_width, column)) for column in zip(*rows, strict=True)]
+    widths = [max(map(_measure_width, column)) for column in zip(*rows, strict=True)]
     lines = [
-        " │ ".join(text + " " * (width - _width(text)) for text, width in zip(row, widths, strict=True)).rstrip()
+        " │ ".join(
+            text + " " * (width - _measure_width(text)) for text, width in zip(row, widths, strict=True)
+        ).rstrip()
         for row in rows
     ]
     lines.insert(1, "─┼─".join("─" * width for width in widths))
     return "\n".join(lines)
 
 
-def _block_as_mrkdwn(block: TextBlock) -> str:
+def _format_block(block: TextBlock) -> str:
     match block:
         case Divider():
             return "———"
         case Table():
             return f"```\n{escape(draw_table([[cell.text.strip() for cell in row] for row in block.rows]))}\n```"
         case RichText():
-            return "\n".join(_lines(block.elements))
+            return "\n".join(_iterate_lines(block.elements))
 
 
-def _lines(elements: Sequence[Element]) -> Iterator[str]:
+def _iterate_lines(elements: Sequence[Element]) -> Iterator[str]:
     for element in elements:
         match element:
             case Section():
@@ -146,10 +148,10 @@ def _lines(elements: Sequence[Element]) -> Iterator[str]:
 
 
 def _join_inline(elements: Sequence[Inline]) -> str:
-    return "".join(map(_inline_as_mrkdwn, elements))
+    return "".join(map(_format_inline, elements))
 
 
-def _inline_as_mrkdwn(element: Inline) -> str:
+def _format_inline(element: Inline) -> str:
     if isinstance(element, Link):
         shown = f"<{escape(element.url).replace('|', '%7C')}|{escape(element.text or element.url).replace('|', '/')}>"
     else:
@@ -167,5 +169,5 @@ def _inline_as_mrkdwn(element: Inline) -> str:
     return leading + "".join(reversed(markers)) + inner + "".join(markers) + trailing
 
 
-def _width(text: str) -> int:
+def _measure_width(text: str) -> int:
     return sum(0 if combining(character) else 2 if east_asian_width(character) in "WF" else 1 for character in text)

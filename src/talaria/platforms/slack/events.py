@@ -143,15 +143,15 @@ class Interaction(Struct, frozen=True):
 def read_payload(payload: dict[str, Any], kind: type[T]) -> T | None:
     """Return a payload as its type; ``None`` if it is something else."""
     try:
-        return msgspec.convert(_without_nulls(payload), kind, strict=False)
+        return msgspec.convert(_remove_nulls(payload), kind, strict=False)
     except msgspec.ValidationError:
         return None
 
 
-def _without_nulls(value: Any) -> Any:
+def _remove_nulls(value: Any) -> Any:
     """Remove nulls: Slack writes them for fields that other events omit."""
     if isinstance(value, dict):
-        return {key: _without_nulls(one) for key, one in value.items() if one is not None}
+        return {key: _remove_nulls(one) for key, one in value.items() if one is not None}
     if isinstance(value, list):
-        return [_without_nulls(one) for one in value]
+        return [_remove_nulls(one) for one in value]
     return value

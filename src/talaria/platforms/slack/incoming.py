@@ -37,7 +37,7 @@ class _Table(Struct, frozen=True):
 
 
 @cache
-def _table() -> _Table:
+def _read_emoji_table() -> _Table:
     """Read the table: an emoji in each line, then its names, of which Slack sends the first."""
     lines = Path(__file__).with_name("emoji.txt").read_text(encoding="utf-8").splitlines()
     entries = [line.split() for line in lines]
@@ -54,8 +54,8 @@ def names_for(emoji: str) -> list[str]:
         return list(dict.fromkeys([plain.strip(":"), FALLBACK_NAME]))
     tone = next((_TONES[one] for one in plain if one in _TONES), "")
     bare = "".join(one for one in plain if one not in _TONES)
-    known = _table().names.get(bare)
-    named = known or _unicode_name(bare)
+    known = _read_emoji_table().names.get(bare)
+    named = known or _make_unicode_name(bare)
     toned = [f"{known}::skin-tone-{tone}"] if known and tone else []
     return list(dict.fromkeys([*toned, *([named] if named else []), FALLBACK_NAME]))
 
@@ -64,21 +64,21 @@ def emoji_for(name: str) -> str:
     """Return the emoji of a name; a custom one of the workspace stays a name, between colons."""
     tone = _TONE.search(name)
     bare = _TONE.sub("", name)
-    found = _table().emoji.get(bare) or _by_unicode_name(bare)
+    found = _read_emoji_table().emoji.get(bare) or _find_by_unicode_name(bare)
     if not found:
         return f":{bare}:"
     shade = next(sign for sign, number in _TONES.items() if number == tone[1]) if tone else ""
     return found + shade
 
 
-def _unicode_name(emoji: str) -> str:
+def _make_unicode_name(emoji: str) -> str:
     """Return the Unicode name, which is often the same."""
     if len(emoji) != 1:
         return ""
     return re.sub(r"[^a-z0-9]+", "_", unicodedata.name(emoji, "").lower()).strip("_")
 
 
-def _by_unicode_name(name: str) -> str:
+def _find_by_unicode_name(name: str) -> str:
     try:
         found = unicodedata.lookup(re.sub("[_-]", " ", name).upper())
     except (KeyError, ValueError):
@@ -180,7 +180,7 @@ def event_people(event: Event) -> list[str]:
 def event_thread(event: Event) -> str:
     """Return the thread of a message, empty if there is none."""
     slack_message = event.message if event.subtype == "message_changed" else event
-    return _thread_ts(slack_message)
+    return _get_thread_ts(slack_message)
 
 
 def read_event(event: Event, identity: BotIdentity, context: EventContext) -> Incoming | None:
@@ -259,11 +259,11 @@ def _read_message(
         or not slack_message.ts
     ):
         return None
-    name, thread = context.names.get(slack_message.user, ""), _thread_ts(slack_message)
+    name, thread = context.names.get(slack_message.user, ""), _get_thread_ts(slack_message)
     addressed = _is_addressed(slack_message, channel, identity, context)
     if addressed and not thread and not is_direct(channel) and identity.channel_replies == "thread":
         thread = slack_message.ts
-    attachments = tuple(_attachment(one) for one in slack_message.files if one.id and one.mode != "tombstone")
+    attachments = tuple(_to_attachment(one) for one in slack_message.files if one.id and one.mode != "tombstone")
     text = read_text(slack_message.text, context.names, identity.user_id)
     if slack_message.subtype == "me_message":
         text = f"* {name or slack_message.user} {text}"
@@ -285,7 +285,7 @@ def _read_message(
 def _read_edit(event: Event, identity: BotIdentity, context: EventContext) -> Incoming | None:
     """Return the new text of a message; Slack also reports previews and answers as changes."""
     now, before = event.message, event.previous_message
-    if now.subtype not in _TEXT_SUBTYPES or (now.text, _file_ids(now)) == (before.text, _file_ids(before)):
+    if now.subtype not in _TEXT_SUBTYPES or (now.text, _list_file_ids(now)) == (before.text, _list_file_ids(before)):
         return None
     named = identity.user_id in find_mentions(before.text)
     changed = _read_message(now, event.channel, identity, structs.replace(context, was_addressed=named))
@@ -320,16 +320,16 @@ def _is_addressed(slack_message: SlackMessage, channel: str, identity: BotIdenti
     ):
         return True
     return identity.group_mode == "reply" and bool(
-        context.ours or (_thread_ts(slack_message) and slack_message.parent_user_id == identity.user_id)
+        context.ours or (_get_thread_ts(slack_message) and slack_message.parent_user_id == identity.user_id)
     )
 
 
-def _thread_ts(slack_message: SlackMessage) -> str:
+def _get_thread_ts(slack_message: SlackMessage) -> str:
     """Return the thread of a message; the one that it opens itself doesn't count."""
     return "" if slack_message.thread_ts == slack_message.ts else slack_message.thread_ts
 
 
-def _file_ids(slack_message: SlackMessage) -> list[str]:
+def _list_file_ids(slack_message: SlackMessage) -> list[str]:
     return [one.id for one in slack_message.files]
 
 
@@ -340,7 +340,7 @@ def _parse_time(stamp: str) -> datetime:
         return datetime.now(UTC)
 
 
-def _attachment(file: SharedFile) -> Attachment:
+def _to_attachment(file: SharedFile) -> Attachment:
     name = file.name or file.title or file.id
     size = max(file.size, 0)
     if file.subtype == "slack_audio":

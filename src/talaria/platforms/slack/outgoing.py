@@ -67,10 +67,10 @@ def make_post(content: Content, *, tables: int = 1) -> Post:
     text_blocks = read_markdown(source, tables=tables)
     if not text_blocks:  # for example a line that only defines a link
         text_blocks = [RichText((Preformatted((TextElement(source),)),))]
-    is_plain = _plain_text(text_blocks) == source and not _MARKUP.search(source)
+    is_plain = _find_plain_text(text_blocks) == source and not _MARKUP.search(source)
     text = escape(source) if is_plain else as_mrkdwn(text_blocks)
     blocks = [] if is_plain and not content.buttons else list(text_blocks)
-    buttons = _action_blocks(content.buttons)
+    buttons = _build_action_blocks(content.buttons)
     if len(blocks) + bool(buttons) > MOST_BLOCKS or len(text) > _WIRE_LIMIT:
         return make_plain_post(content)
     return Post(text, [*_encode_blocks(blocks), *buttons])
@@ -83,7 +83,7 @@ def make_plain_post(content: Content) -> Post:
         return Post(escape(source))
     pieces = [source[at : at + _SECTION_LIMIT] for at in range(0, len(source), _SECTION_LIMIT)]
     sections = [{"type": "section", "text": {"type": "plain_text", "text": piece}} for piece in pieces]
-    return Post(escape(source), [*sections, *_action_blocks(content.buttons)])
+    return Post(escape(source), [*sections, *_build_action_blocks(content.buttons)])
 
 
 def starter_text(name: str) -> str:
@@ -91,7 +91,7 @@ def starter_text(name: str) -> str:
     return " ".join(sanitize_text(name).split())[:_STARTER_LIMIT] or "Conversation"
 
 
-def _action_blocks(buttons: Sequence[Button]) -> list[dict[str, Any]]:
+def _build_action_blocks(buttons: Sequence[Button]) -> list[dict[str, Any]]:
     """Return the interactive elements: some buttons, or a list to choose from for many."""
     if not buttons:
         return []
@@ -103,7 +103,12 @@ def _action_blocks(buttons: Sequence[Button]) -> list[dict[str, Any]]:
     if len(buttons) > _MOST_BUTTONS:
         return [{"type": "actions", "elements": [_select_element(buttons)]}]
     elements = [
-        {"type": "button", "action_id": f"talaria-{number}", "text": _label_element(button), "value": button.value}
+        {
+            "type": "button",
+            "action_id": f"talaria-{number}",
+            "text": _build_label_element(button),
+            "value": button.value,
+        }
         for number, button in enumerate(buttons)
     ]
     return [{"type": "actions", "elements": elements}]
@@ -117,16 +122,16 @@ def _select_element(buttons: Sequence[Button]) -> dict[str, Any]:
         "type": "static_select",
         "action_id": "talaria-choice",
         "placeholder": {"type": "plain_text", "text": "Choose…"},
-        "options": [{"text": _label_element(button), "value": button.value} for button in buttons],
+        "options": [{"text": _build_label_element(button), "value": button.value} for button in buttons],
     }
 
 
-def _label_element(button: Button) -> dict[str, Any]:
+def _build_label_element(button: Button) -> dict[str, Any]:
     label = " ".join(sanitize_text(button.label).split()) or button.value
     return {"type": "plain_text", "text": label[:_LABEL_LIMIT], "emoji": True}
 
 
-def _plain_text(blocks: Sequence[TextBlock]) -> str | None:
+def _find_plain_text(blocks: Sequence[TextBlock]) -> str | None:
     """Return the text if it has no formatting; otherwise ``None``."""
     match blocks:
         case [RichText(elements=(Section(elements=(TextElement(text=text, style=None),)),))]:

@@ -126,19 +126,19 @@ class Backfill:
         try:
             async with asyncio.timeout(_TIME_LIMIT):
                 for channel in latest:
-                    _collect(await self._history(channel, stamps[channel]), stamps[channel], found)
+                    _collect(await self._read_history(channel, stamps[channel]), stamps[channel], found)
                 for channel, thread in await self._threads.latest(_MOST_CHANNELS):
                     since = stamps.get(channel, earliest)
-                    _collect(await self._replies(channel, thread, since), since, found)
+                    _collect(await self._read_replies(channel, thread, since), since, found)
         except (TimeoutError, PlatformError) as error:
             log.warning("some missed messages couldn't be read: %s", str(error) or "it took too long")
         return [event for _, event in sorted(found.items(), key=lambda one: one[0][1])]
 
-    async def _history(self, channel: str, since: str) -> _Page:
+    async def _read_history(self, channel: str, since: str) -> _Page:
         request = self._client.web.conversations_history(channel=channel, oldest=since, limit=_MOST_MESSAGES)
         return _Page(channel, ((await self._client.attempt(request)) or {}).get("messages") or [])
 
-    async def _replies(self, channel: str, thread: str, since: str) -> _Page:
+    async def _read_replies(self, channel: str, thread: str, since: str) -> _Page:
         request = self._client.web.conversations_replies(channel=channel, ts=thread, oldest=since, limit=_MOST_MESSAGES)
         return _Page(channel, ((await self._client.attempt(request)) or {}).get("messages") or [])
 
@@ -358,12 +358,12 @@ class Receiver:
 
 
 def _collect(page: _Page, since: str, found: dict[tuple[str, str], Event]) -> None:
-    for event in _events(page):
+    for event in _iterate_events(page):
         if event.ts > since:
             found[page.channel, event.ts] = event
 
 
-def _events(page: _Page) -> Iterable[Event]:
+def _iterate_events(page: _Page) -> Iterable[Event]:
     for message in page.messages:
         callback = read_payload({"event": {**message, "type": "message", "channel": page.channel}}, Callback)
         if callback is not None:

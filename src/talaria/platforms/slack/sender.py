@@ -54,10 +54,10 @@ class UnconfirmedPosts:
             request = web.conversations_history(channel=to.chat_id, include_all_metadata=True, limit=_HISTORY_LIMIT)
         answer = await self._client.attempt(request)
         messages: list[dict[str, Any]] = (answer or {}).get("messages") or []
-        return next((str(one.get("ts", "")) for one in messages if _message_key(one) == key), "")
+        return next((str(one.get("ts", "")) for one in messages if _read_message_key(one) == key), "")
 
 
-def _message_key(message: dict[str, Any]) -> str:
+def _read_message_key(message: dict[str, Any]) -> str:
     metadata: dict[str, Any] = message.get("metadata") or {}
     payload: dict[str, Any] = metadata.get("event_payload") or {}
     return str(payload.get("key", ""))
@@ -65,7 +65,7 @@ def _message_key(message: dict[str, Any]) -> str:
 
 def read_upload(file: File | Image, limit: int) -> dict[str, Any]:
     """Return a file in the library's form, or raise `Rejected` if Slack wouldn't accept it."""
-    name = _file_name(file)
+    name = _choose_file_name(file)
     try:
         if file.source.startswith("data:"):
             data = base64.b64decode(file.source.partition(",")[2], validate=True)
@@ -81,7 +81,7 @@ def read_upload(file: File | Image, limit: int) -> dict[str, Any]:
     return {"file": data, "filename": name, "title": name}
 
 
-def _file_name(file: File | Image) -> str:
+def _choose_file_name(file: File | Image) -> str:
     if isinstance(file, File) and file.name:
         return safe_file_name(file.name)
     if file.source.startswith("data:"):

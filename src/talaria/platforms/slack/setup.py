@@ -49,11 +49,11 @@ class _AuthAnswer(Struct):
     error: str = ""
 
 
-def _request(method: str, secret: str, base: str, trial: NetworkTrial) -> ProbeRequest:
+def _make_request(method: str, secret: str, base: str, trial: NetworkTrial) -> ProbeRequest:
     return ProbeRequest("POST", f"{base}/{method}", {"Authorization": f"Bearer {trial.secrets[secret]}"})
 
 
-def _owner(status: int, body: bytes) -> str:
+def _read_owner(status: int, body: bytes) -> str:
     expect_200(status)
     answer = decode_answer(body, _AuthAnswer)
     if answer.error in _REFUSALS:
@@ -68,8 +68,8 @@ def _make_check(method: str, secret: str, remedy: str) -> TokenCheck:
         title="Slack",
         secret=secret,
         address=lambda trial: trial.options.get("base_url", _API),
-        request=partial(_request, method, secret),
-        owner=_owner,
+        request=partial(_make_request, method, secret),
+        owner=_read_owner,
         remedy=remedy,
     )
 

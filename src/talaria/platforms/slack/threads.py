@@ -71,11 +71,11 @@ class DurableThreadStore:
 
     async def put(self, channel: str, thread: str) -> None:
         """Save one durably."""
-        await self._store.write(lambda tx: JOINED_THREAD.write(tx, self._key(channel, thread), value=True))
+        await self._store.write(lambda tx: JOINED_THREAD.write(tx, self._make_key(channel, thread), value=True))
 
     async def has(self, channel: str, thread: str) -> bool:
         """Return whether one is stored."""
-        return bool(await self._store.read(lambda tx: JOINED_THREAD.get(tx, self._key(channel, thread))))
+        return bool(await self._store.read(lambda tx: JOINED_THREAD.get(tx, self._make_key(channel, thread))))
 
     async def latest(self, number: int) -> list[tuple[str, str]]:
         """Return the latest ones, as channel and thread."""
@@ -90,7 +90,7 @@ class DurableThreadStore:
         if old:
             await self._store.write(lambda tx: [JOINED_THREAD.delete(tx, key) for key in old])
 
-    def _key(self, channel: str, thread: str) -> str:
+    def _make_key(self, channel: str, thread: str) -> str:
         # A thread's id is its start time: the keys are sorted by age.
         return f"{self._prefix}{thread}:{channel}"
 

@@ -99,7 +99,7 @@ class Sms(PlatformDefaults):
 
     async def send(self, to: Address, content: Content, key: str) -> MessageRef:
         """Send a text with pictures, sounds and films; other files are links."""
-        if await self._store.read(lambda tx: SMS_OPTED_OUT.get(tx, self._person_key(to.chat_id))):
+        if await self._store.read(lambda tx: SMS_OPTED_OUT.get(tx, self._make_person_key(to.chat_id))):
             raise Rejected(f"{to.chat_id} has opted out with STOP; they can send START to get messages again")
         media: list[str] = []
         links: list[str] = []
@@ -114,7 +114,9 @@ class Sms(PlatformDefaults):
     async def fetch(self, attachment: Attachment, folder: Path) -> Path:
         """Download a file of a message."""
         url = f"{self._settings.account_url}/Messages/{attachment.reference}"
-        data = await self._api.download(url, self._headers(), self._settings.file_patience, self._settings.file_limit)
+        data = await self._api.download(
+            url, self._make_headers(), self._settings.file_patience, self._settings.file_limit
+        )
         return save_file(data, attachment.kind, folder, attachment.media_type)
 
     async def close(self) -> None:
@@ -139,7 +141,7 @@ class Sms(PlatformDefaults):
         async with self._accepting:  # a message can be posted and listed at the same time
             if message.sid in self._catch_up or not message.sender:
                 return None
-            keyword, key = find_keyword(message), self._person_key(message.sender)
+            keyword, key = find_keyword(message), self._make_person_key(message.sender)
             if keyword == "STOP":
                 await self._store.write(lambda tx: SMS_OPTED_OUT.write(tx, key, True))  # noqa: FBT003 (the value)
             elif keyword == "START":
@@ -186,7 +188,7 @@ class Sms(PlatformDefaults):
         return path, name, mimetypes.guess_type(name)[0] or file.media_type
 
     async def _call(self, method: str, path: str, kind: type[T], form: bytes | None = None) -> T:
-        headers = self._headers()
+        headers = self._make_headers()
         if form is not None:
             headers["content-type"] = "application/x-www-form-urlencoded"
         url = f"{self._settings.account_url}{path}"
@@ -196,11 +198,11 @@ class Sms(PlatformDefaults):
         except msgspec.DecodeError as error:
             raise Unreachable("the answer is not that of Twilio") from error
 
-    def _headers(self) -> dict[str, str]:
+    def _make_headers(self) -> dict[str, str]:
         given = self._settings.credentials
         return {"authorization": f"Basic {base64.b64encode(f'{given.account}:{given.token}'.encode()).decode()}"}
 
-    def _person_key(self, number: str) -> str:
+    def _make_person_key(self, number: str) -> str:
         return f"{self._settings.name}:{number}"
 
 

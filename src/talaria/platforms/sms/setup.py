@@ -28,14 +28,14 @@ _ACCOUNT, _NUMBER = "TWILIO_ACCOUNT_SID", "TWILIO_PHONE_NUMBER"
 _TOKEN = "TWILIO_AUTH_TOKEN"  # noqa: S105 (the name of a secret)
 
 
-def _request(base: str, trial: NetworkTrial) -> ProbeRequest:
+def _make_request(base: str, trial: NetworkTrial) -> ProbeRequest:
     account, number = trial.secrets.get(_ACCOUNT, ""), trial.secrets.get(_NUMBER, "")
     path = f"/2010-04-01/Accounts/{account}/IncomingPhoneNumbers.json?{urlencode({'PhoneNumber': number})}"
     given = base64.b64encode(f"{account}:{trial.secrets[_TOKEN]}".encode()).decode()
     return ProbeRequest("GET", f"{base}{path}", {"Authorization": f"Basic {given}"})
 
 
-def _owner(status: int, body: bytes) -> str:
+def _read_owner(status: int, body: bytes) -> str:
     expect_200(status)
     if not (numbers := decode_answer(body, PhoneNumbers).incoming_phone_numbers):
         raise TokenRejected
@@ -72,8 +72,8 @@ SETUP = NetworkSetup(
                 title="Twilio",
                 secret=_TOKEN,
                 address=lambda trial: trial.options.get("api_url", API_URL),
-                request=_request,
-                owner=_owner,
+                request=_make_request,
+                owner=_read_owner,
                 remedy="Copy SID and primary token of the account that has the number from the Twilio console.",
             ),
         ),

@@ -149,7 +149,7 @@ def to_incoming(message: ReceivedSms, settings: SmsSettings, now: datetime) -> I
         sender=Sender(message.sender, message.sender),
         at=read_time(message) or now,
         text=message.text,
-        attachments=tuple(filter(None, map(_attachment, message.media))),
+        attachments=tuple(filter(None, map(_to_attachment, message.media))),
         message_id=message.sid,
     )
 
@@ -162,7 +162,7 @@ def read_time(message: ReceivedSms) -> datetime | None:
         return None
 
 
-def _attachment(media: SmsMedia) -> Attachment | None:
+def _to_attachment(media: SmsMedia) -> Attachment | None:
     found = _MEDIA.fullmatch(urlsplit(media.uri).path)
     if found is None:
         return None

@@ -104,7 +104,7 @@ class Teams:
     async def edit(self, ref: MessageRef, content: Content) -> None:
         """Replace a message and its buttons."""
         root = ref.address.thread_id or (ref.message_id if ref.address.chat_type in {"thread", "channel"} else "")
-        path = await self._path(ref.address.chat_id, root)
+        path = await self._make_path(ref.address.chat_id, root)
         await self._call("PUT", f"{path}/{quote(ref.message_id, safe='')}", make_activity(content, (), ()))
 
     async def show_typing(self, to: Address) -> None:
@@ -156,17 +156,17 @@ class Teams:
         chat_id, reference = read_address(activity, self.name).chat_id, to_reference(activity)
         if self._references.get(chat_id) != reference:
             await self._store.write(lambda tx: TEAMS_CONVERSATION.write(tx, f"{self.name}:{chat_id}", reference))
-            self._cache(chat_id, reference)
+            self._cache_reference(chat_id, reference)
 
     async def _find_reference(self, chat_id: str) -> ConversationReference:
         if chat_id not in self._references:
             stored = await self._store.read(lambda tx: TEAMS_CONVERSATION.get(tx, f"{self.name}:{chat_id}"))
             if stored is None:
                 return ConversationReference(self._settings.service_url.rstrip("/"))
-            self._cache(chat_id, stored)
+            self._cache_reference(chat_id, stored)
         return self._references[chat_id]
 
-    def _cache(self, chat_id: str, reference: ConversationReference) -> None:
+    def _cache_reference(self, chat_id: str, reference: ConversationReference) -> None:
         if len(self._references) >= _MOST_CACHED:
             self._references.clear()
         self._references[chat_id] = reference
@@ -180,14 +180,14 @@ class Teams:
             return {"contentType": media_type, "contentUrl": url, "name": name}, ""
         return None, f"[{name.translate({91: 40, 93: 41})}]({url})"
 
-    async def _path(self, chat_id: str, root: str = "") -> str:
+    async def _make_path(self, chat_id: str, root: str = "") -> str:
         service = (await self._find_reference(chat_id)).service_url
         return f"{service}/v3/conversations/{quote(conversation_id(chat_id, root), safe='')}/activities"
 
     async def _post(self, to: Address, activity: dict[str, Any]) -> str:
         """Post an activity and return its id; in a channel without a thread it starts one."""
         if to.chat_type not in {"thread", "channel"} or to.thread_id:
-            return (await self._call("POST", await self._path(to.chat_id, to.thread_id), activity)).id
+            return (await self._call("POST", await self._make_path(to.chat_id, to.thread_id), activity)).id
         reference = await self._find_reference(to.chat_id)
         body = {
             "isGroup": True,

@@ -32,13 +32,13 @@ def _read(trial: NetworkTrial) -> TeamsSettings:
     )
 
 
-def _request(base: str, trial: NetworkTrial) -> ProbeRequest:
+def _make_request(base: str, trial: NetworkTrial) -> ProbeRequest:
     request = _read(structs.replace(trial, options={**PLACEHOLDER, **trial.options, "authority": base})).token_request
     form = request.encode(datetime.now(UTC))
     return ProbeRequest("POST", request.url(), {"Content-Type": request.content_type}, form)
 
 
-def _owner(status: int, body: bytes) -> str:
+def _check_answer(status: int, body: bytes) -> str:
     if status == 400:  # Entra's answer to an unknown app or tenant
         raise TokenRejected
     expect_200(status)
@@ -67,8 +67,8 @@ SETUP = NetworkSetup(
                 title="Microsoft Entra",
                 secret=_SECRET,
                 address=lambda trial: trial.options.get("authority", ENTRA_AUTHORITY),
-                request=_request,
-                owner=_owner,
+                request=_make_request,
+                owner=_check_answer,
                 remedy="Check App ID and tenant, or create another client secret under Certificates & secrets.",
             ),
         ),

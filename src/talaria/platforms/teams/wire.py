@@ -180,19 +180,19 @@ def _read_attachments(activity: TeamsActivity) -> tuple[Attachment, ...]:
     found = []
     for file in activity.attachments or ():
         if file.content_type == _FILE_INFO and isinstance(file.content, dict):
-            reference = _reference(str(file.content.get("downloadUrl", "")), activity, with_token=False)
+            reference = _make_reference(str(file.content.get("downloadUrl", "")), activity, with_token=False)
             kind = str(file.content.get("fileType", "")).lower()
             is_picture = kind in {"png", "jpg", "jpeg", "gif", "webp"}
             found.append(Attachment(reference, "picture" if is_picture else "document", file.name or ""))
         elif file.content_type.startswith(("image/", "audio/", "video/")) and file.content_url:
-            reference = _reference(file.content_url, activity, with_token=True)
+            reference = _make_reference(file.content_url, activity, with_token=True)
             media_type = "" if file.content_type.endswith("/*") else file.content_type
             is_picture = file.content_type.startswith("image/")
             found.append(Attachment(reference, "picture" if is_picture else "document", file.name or "", media_type))
     return tuple(one for one in found if one.reference)
 
 
-def _reference(url: str, activity: TeamsActivity, *, with_token: bool) -> str:
+def _make_reference(url: str, activity: TeamsActivity, *, with_token: bool) -> str:
     """Return how a file is downloaded; our token is for the host of the service only, elsewhere links are HTTPS."""
     is_service = urlsplit(url).netloc == urlsplit(activity.service_url).netloc
     if not is_service and not url.startswith("https://"):
@@ -215,11 +215,11 @@ def make_activity(content: Content, pictures: Sequence[Mapping[str, str]], links
         raise Rejected("a message without text can't be sent")
     attachments: list[Mapping[str, Any]] = [*pictures]
     if content.buttons:
-        attachments.append({"contentType": _CARD, "content": _card(content.buttons)})
+        attachments.append({"contentType": _CARD, "content": _build_card(content.buttons)})
     return {"type": "message", "text": text, "textFormat": "markdown", "attachments": attachments}
 
 
-def _card(buttons: Sequence[Button]) -> dict[str, Any]:
+def _build_card(buttons: Sequence[Button]) -> dict[str, Any]:
     actions = [{"type": "Action.Submit", "title": one.label, "data": {_BUTTON: one.value}} for one in buttons]
     rows = [{"type": "ActionSet", "actions": actions[at : at + _ROW]} for at in range(0, len(actions), _ROW)]
     return {

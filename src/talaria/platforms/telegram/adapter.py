@@ -312,11 +312,11 @@ class MessagePoster:
         known = {"chat_id": chat, "message_id": message, "reply_markup": keyboard}
 
         def text(shown: Formatted) -> Awaitable[object]:
-            parameters = {**known, "text": shown.text, "entities": _entities(shown)}
+            parameters = {**known, "text": shown.text, "entities": _to_telegram_entities(shown)}
             return self._client.ask_raw("editMessageText", Raw, parameters)
 
         def caption(shown: Formatted) -> Awaitable[object]:
-            parameters = {**known, "caption": shown.text, "caption_entities": _entities(shown)}
+            parameters = {**known, "caption": shown.text, "caption_entities": _to_telegram_entities(shown)}
             return self._client.ask_raw("editMessageCaption", Raw, parameters)
 
         try:
@@ -340,17 +340,17 @@ class MessagePoster:
         try:
             for candidate in others:
                 try:
-                    await self._mark(chat, message, candidate)
+                    await self._set_reaction(chat, message, candidate)
                 except Refusal as refusal:
                     if not refusal.is_invalid_reaction:
                         raise
                 else:
                     return
-            await self._mark(chat, message, last)
+            await self._set_reaction(chat, message, last)
         except Refusal as refusal:
             raise to_platform_error(refusal) from refusal
 
-    async def _mark(self, chat: str, message: int, emoji: str) -> None:
+    async def _set_reaction(self, chat: str, message: int, emoji: str) -> None:
         reactions = [{"type": "emoji", "emoji": emoji}] if emoji else []
         parameters = {"chat_id": chat, "message_id": message, "reaction": reactions}
         await self._client.ask_raw("setMessageReaction", bool, parameters)
@@ -371,7 +371,11 @@ class MessagePoster:
         self, destination: _Destination, formatted: Formatted, keyboard: _Keyboard | None
     ) -> TelegramMessage:
         def post(chat: str, shown: Formatted) -> Awaitable[TelegramMessage]:
-            parameters = {**destination.parameters(chat, keyboard), "text": shown.text, "entities": _entities(shown)}
+            parameters = {
+                **destination.parameters(chat, keyboard),
+                "text": shown.text,
+                "entities": _to_telegram_entities(shown),
+            }
             return self._client.ask_raw("sendMessage", TelegramMessage, parameters)
 
         return await self._follow_migration(destination, formatted, post)
@@ -385,7 +389,7 @@ class MessagePoster:
             parameters = {
                 **destination.parameters(chat, keyboard),
                 "caption": shown.text or None,
-                "caption_entities": _entities(shown),
+                "caption_entities": _to_telegram_entities(shown),
             }
             if file is None:
                 parameters[upload.kind] = upload.file
@@ -428,11 +432,11 @@ def _parse_id(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdecimal() else None
 
 
-def _entities(formatted: Formatted) -> list[TelegramEntity] | None:
-    return [_entity(one) for one in formatted.entities] or None
+def _to_telegram_entities(formatted: Formatted) -> list[TelegramEntity] | None:
+    return [_to_telegram_entity(one) for one in formatted.entities] or None
 
 
-def _entity(one: Entity) -> TelegramEntity:
+def _to_telegram_entity(one: Entity) -> TelegramEntity:
     url = one.value if one.kind == "text_link" else ""
     language = one.value if one.kind == "pre" else ""
     return TelegramEntity(one.kind, one.offset, one.length, url=url, language=language)

@@ -77,9 +77,9 @@ def utf16_length(text: str) -> int:
 def build_formatted(runs: Sequence[Run]) -> Formatted:
     """Join runs; white space at either end of an entity is excluded."""
     text = "".join(run.text for run in runs)
-    positions = _utf16_positions(text)
+    positions = _compute_utf16_positions(text)
     entities = []
-    for style, start, end in _ranges(runs):
+    for style, start, end in _iterate_ranges(runs):
         marked = text[start:end]
         first = start if style.kind == "pre" else end - len(marked.lstrip())
         end_position = start + len(marked.rstrip())
@@ -90,14 +90,14 @@ def build_formatted(runs: Sequence[Run]) -> Formatted:
     return Formatted(text, tuple(sorted(_limit_entities(entities), key=lambda one: (one.offset, -one.length))))
 
 
-def _utf16_positions(text: str) -> list[int]:
+def _compute_utf16_positions(text: str) -> list[int]:
     positions = [0]
     for character in text:
         positions.append(positions[-1] + (2 if character > "\uffff" else 1))
     return positions
 
 
-def _ranges(runs: Sequence[Run]) -> Iterable[tuple[Style, int, int]]:
+def _iterate_ranges(runs: Sequence[Run]) -> Iterable[tuple[Style, int, int]]:
     """Yield each style with its start and end; neighbours with the same style are joined.
 
     A style that starts inside another ends with it, and continues as a new range: Telegram requires nesting.
@@ -142,12 +142,14 @@ class Table(Struct):
 
     def draw(self) -> str | None:
         """Return the table with aligned columns, or ``None`` if it is too wide."""
-        texts = [[_plain(cell) for cell in row.cells] for row in self.rows]
-        widths = [max(map(_width, column)) for column in zip(*texts, strict=True)]
+        texts = [[_join_text(cell) for cell in row.cells] for row in self.rows]
+        widths = [max(map(_measure_width, column)) for column in zip(*texts, strict=True)]
         if sum(widths) + 3 * (len(widths) - 1) > MAX_TABLE_WIDTH:
             return None
         lines = [
-            " │ ".join(text + " " * (width - _width(text)) for text, width in zip(row, widths, strict=True)).rstrip()
+            " │ ".join(
+                text + " " * (width - _measure_width(text)) for text, width in zip(row, widths, strict=True)
+            ).rstrip()
             for row in texts
         ]
         lines.insert(1, "─┼─".join("─" * width for width in widths))
@@ -157,15 +159,15 @@ class Table(Struct):
         """Return a line per row: the first cell, then the others after their column names."""
         head, *rows = self.rows
         if not rows:
-            return [[Run(", ".join(filter(None, map(_plain, head.cells))), frozenset({_BOLD}))]]
-        names = [_plain(cell) for cell in head.cells]
-        return [_row_to_list_item(row, names) for row in rows]
+            return [[Run(", ".join(filter(None, map(_join_text, head.cells))), frozenset({_BOLD}))]]
+        names = [_join_text(cell) for cell in head.cells]
+        return [_format_list_item(row, names) for row in rows]
 
 
-def _row_to_list_item(row: Row, names: list[str]) -> list[Run]:
+def _format_list_item(row: Row, names: list[str]) -> list[Run]:
     runs = [Run("• "), *(Run(run.text, run.styles | {_BOLD}) if _is_text(run) else run for run in row.cells[0])]
     for name, cell in zip(names[1:], row.cells[1:], strict=True):
-        if _plain(cell):
+        if _join_text(cell):
             runs += [Run("; " if len(runs) > len(row.cells[0]) + 1 else ": "), Run(f"{name}: " if name else ""), *cell]
     return [run for run in runs if run.text]
 
@@ -174,11 +176,11 @@ def _is_text(run: Run) -> bool:
     return not any(style.kind == "code" for style in run.styles)
 
 
-def _plain(cell: list[Run]) -> str:
+def _join_text(cell: list[Run]) -> str:
     return _SPACE.sub(" ", "".join(run.text for run in cell)).strip()
 
 
-def _width(text: str) -> int:
+def _measure_width(text: str) -> int:
     return sum(0 if combining(character) else 2 if east_asian_width(character) in "WF" else 1 for character in text)
 
 
@@ -314,11 +316,11 @@ class _Writer:
             if one.marker:
                 task = _TASKS.get(text[:4], "") if level == depth - 1 else ""
                 text = text[4:] if task else text
-                self._append("  " * level + (task or one.marker), self._current_styles(()))
+                self._append("  " * level + (task or one.marker), self._get_current_styles(()))
                 one.marker = ""
-        self._append(text.replace("\n", "\n" + "  " * depth), self._current_styles(styles))
+        self._append(text.replace("\n", "\n" + "  " * depth), self._get_current_styles(styles))
 
-    def _current_styles(self, styles: Sequence[Style]) -> frozenset[Style]:
+    def _get_current_styles(self, styles: Sequence[Style]) -> frozenset[Style]:
         """Return the styles for text here: one quotation, one link, and nothing around code."""
         link = next((one.style for one in self._links if one.style), None)
         inner = [link] if link else list(styles)

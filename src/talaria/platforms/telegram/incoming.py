@@ -48,14 +48,14 @@ _AFTER_NAME = re.compile(r"^[\s,:;]+")
 def attachments_of(message: TelegramMessage) -> tuple[Attachment, ...]:
     """Return the files of a message; of a photo its largest size."""
     if message.photo:
-        return (_photo_attachment(max(message.photo, key=lambda size: size.width * size.height)),)
+        return (_to_photo_attachment(max(message.photo, key=lambda size: size.width * size.height)),)
     if message.voice:
-        return (_voice_attachment(message.voice),)
+        return (_to_voice_attachment(message.voice),)
     if message.sticker:
-        return (_sticker_attachment(message.sticker),)
+        return (_to_sticker_attachment(message.sticker),)
     # An animation also comes as a document, for clients that don't support it.
     file = message.animation or message.document or message.audio or message.video or message.video_note
-    return (_file_attachment(file),) if file else ()
+    return (_to_file_attachment(file),) if file else ()
 
 
 def describe_content(message: TelegramMessage) -> str:
@@ -77,17 +77,17 @@ def describe_content(message: TelegramMessage) -> str:
     return ""
 
 
-def _photo_attachment(photo: PhotoSize) -> Attachment:
+def _to_photo_attachment(photo: PhotoSize) -> Attachment:
     name = f"photo-{photo.file_unique_id}.jpg"
     return Attachment(photo.file_id, "picture", name, "image/jpeg", photo.file_size)
 
 
-def _voice_attachment(voice: TelegramFile) -> Attachment:
+def _to_voice_attachment(voice: TelegramFile) -> Attachment:
     name = f"voice-{voice.file_unique_id}.ogg"
     return Attachment(voice.file_id, "voice", name, voice.mime_type or "audio/ogg", voice.file_size)
 
 
-def _sticker_attachment(sticker: TelegramSticker) -> Attachment:
+def _to_sticker_attachment(sticker: TelegramSticker) -> Attachment:
     suffix, media_type = "webp", "image/webp"
     if sticker.is_animated:
         suffix, media_type = "tgs", "application/x-tgsticker"
@@ -100,7 +100,7 @@ def _sticker_attachment(sticker: TelegramSticker) -> Attachment:
     return Attachment(sticker.file_id, "sticker", name, media_type, sticker.file_size, unique_id, hint)
 
 
-def _file_attachment(file: TelegramFile) -> Attachment:
+def _to_file_attachment(file: TelegramFile) -> Attachment:
     media_type = "video/mp4" if isinstance(file, VideoNote) else file.mime_type
     kind = "picture" if isinstance(file, TelegramDocument) and media_type in _PICTURES else "document"
     name = file.file_name or f"file-{file.file_unique_id}.{media_type.rpartition('/')[2] or 'bin'}"
@@ -118,13 +118,13 @@ def as_markdown(text: str, text_entities: Sequence[TelegramEntity]) -> str:
         start, end = text_entity.offset, text_entity.offset + text_entity.length
         if not 0 <= start < end <= len(data) // 2:
             continue
-        opening, closing = _markdown_markers(text_entity, utf16_slice(text, start, end))
+        opening, closing = _choose_markdown_markers(text_entity, utf16_slice(text, start, end))
         if opening:
             # At one position, ends come before starts; the longer one starts first and ends last.
             inserts.append((start, 1, -text_entity.length, opening))
             inserts.append((end, 0, text_entity.length, closing))
         if opening == _QUOTE:
-            inserts += [(position, 1, -text_entity.length, _QUOTE) for position in _line_starts(text, start, end)]
+            inserts += [(position, 1, -text_entity.length, _QUOTE) for position in _find_line_starts(text, start, end)]
     pieces = []
     at = 0
     for position, _, _, inserted in sorted(inserts, key=lambda one: one[:3]):
@@ -139,7 +139,7 @@ def utf16_slice(text: str, start: int, end: int | None = None) -> str:
     return _decode_utf16(data[start * 2 : None if end is None else end * 2])
 
 
-def _line_starts(text: str, start: int, end: int) -> list[int]:
+def _find_line_starts(text: str, start: int, end: int) -> list[int]:
     """Return the line starts between two positions, except the first."""
     starts = []
     for line in utf16_slice(text, start, end).split("\n")[:-1]:
@@ -152,15 +152,15 @@ def _decode_utf16(data: bytes) -> str:
     return data.decode("utf-16-le", "replace")
 
 
-def _markdown_markers(text_entity: TelegramEntity, shown: str) -> tuple[str, str]:
+def _choose_markdown_markers(text_entity: TelegramEntity, shown: str) -> tuple[str, str]:
     match text_entity.type:
         case "text_link" if text_entity.url:
             return "[", f"]({text_entity.url})"
         case "pre":
-            fence = "`" * max(3, _longest_backtick_run(shown) + 1)
+            fence = "`" * max(3, _measure_longest_backtick_run(shown) + 1)
             return f"{fence}{text_entity.language or ''}\n", f"\n{fence}"
         case "code":
-            ticks = "`" * (_longest_backtick_run(shown) + 1)
+            ticks = "`" * (_measure_longest_backtick_run(shown) + 1)
             space = " " if "`" in shown else ""
             return ticks + space, space + ticks
         case "blockquote" | "expandable_blockquote":
@@ -169,7 +169,7 @@ def _markdown_markers(text_entity: TelegramEntity, shown: str) -> tuple[str, str
             return _MARKERS.get(kind, ""), _MARKERS.get(kind, "")
 
 
-def _longest_backtick_run(text: str) -> int:
+def _measure_longest_backtick_run(text: str) -> int:
     longest = run_length = 0
     for character in text:
         run_length = run_length + 1 if character == "`" else 0
@@ -252,11 +252,11 @@ def _read_callback(update_id: int, query: CallbackQuery, identity: BotIdentity) 
         return None
     return Incoming(
         external_id=f"{update_id}:{query.id}",
-        address=_address(message.chat, message, identity),
-        sender=_user_sender(query.from_user),
+        address=_to_address(message.chat, message, identity),
+        sender=_to_user_sender(query.from_user),
         at=datetime.now(UTC),  # a callback has no time
         message_id=str(message.message_id),
-        chat_name=_chat_name(message.chat),
+        chat_name=_choose_chat_name(message.chat),
         button=query.data,
     )
 
@@ -266,20 +266,20 @@ def _read_reaction(update_id: int, changed: ReactionChange, identity: BotIdentit
     before = {one.emoji for one in changed.old_reaction if one.type == "emoji"}
     now = [one.emoji for one in changed.new_reaction if one.type == "emoji"]
     added = [emoji for emoji in now if emoji not in before]
-    sender = _user_sender(changed.user) if changed.user else None
+    sender = _to_user_sender(changed.user) if changed.user else None
     if changed.actor_chat is not None:
-        sender = Sender(str(changed.actor_chat.id), _chat_name(changed.actor_chat))
+        sender = Sender(str(changed.actor_chat.id), _choose_chat_name(changed.actor_chat))
     if not added or sender is None:
         return None
     chat, message_id = changed.chat, str(changed.message_id)
     topic = identity.posted.get((str(chat.id), message_id))
     return Incoming(
         external_id=f"{update_id}:{chat.id}:{message_id}",
-        address=_topic_address(chat, topic or "", identity),
+        address=_to_topic_address(chat, topic or "", identity),
         sender=sender,
         at=_read_time(changed.date),
         message_id=message_id,
-        chat_name=_chat_name(chat),
+        chat_name=_choose_chat_name(chat),
         addressed=topic is not None or chat.type == "private" or identity.group_mode == "free",
         reaction=added[-1],
     )
@@ -291,42 +291,42 @@ def _read_migration(update_id: int, message: TelegramMessage, identity: BotIdent
     return Incoming(
         external_id=f"{update_id}:{message.chat.id}:{message.message_id}",
         address=Address(identity.platform, str(message.migrate_to_chat_id or message.chat.id), "group"),
-        sender=Sender(before, _chat_name(message.chat)),
+        sender=Sender(before, _choose_chat_name(message.chat)),
         at=_read_time(message.date),
-        chat_name=_chat_name(message.chat),
+        chat_name=_choose_chat_name(message.chat),
         addressed=False,
         formerly=before,
     )
 
 
 def _read_message(update_id: int, message: TelegramMessage, identity: BotIdentity) -> Incoming | None:
-    sender = _sender(message)
+    sender = _to_sender(message)
     attachments = attachments_of(message)
     raw_text = message.text or message.caption or ""
     if sender is None or not (raw_text or attachments or describe_content(message)):
         return None
     text, entities = _strip_bot_name(raw_text, message.entities or message.caption_entities, identity)
-    replied = _replied_message(message)
+    replied = _find_replied_message(message)
     return Incoming(
         external_id=f"{update_id}:{message.chat.id}:{message.message_id}",
-        address=_address(message.chat, message, identity),
+        address=_to_address(message.chat, message, identity),
         sender=sender,
         at=_read_time(message.date),
         text=as_markdown(text, entities) or describe_content(message),
         attachments=attachments,
         message_id=str(message.message_id),
         reply_to=str(replied.message_id) if replied else "",
-        chat_name=_chat_name(message.chat),
+        chat_name=_choose_chat_name(message.chat),
         addressed=_is_addressed(message, identity),
     )
 
 
-def _address(chat: TelegramChat, message: TelegramMessage, identity: BotIdentity) -> Address:
+def _to_address(chat: TelegramChat, message: TelegramMessage, identity: BotIdentity) -> Address:
     topic = str(message.message_thread_id) if message.is_topic_message else ""
-    return _topic_address(chat, topic, identity)
+    return _to_topic_address(chat, topic, identity)
 
 
-def _topic_address(chat: TelegramChat, topic: str, identity: BotIdentity) -> Address:
+def _to_topic_address(chat: TelegramChat, topic: str, identity: BotIdentity) -> Address:
     """Return an address in a chat. A topic in a group is separate; one in a private chat stays private."""
     chat_type = _CHAT_TYPES.get(chat.type, "group")
     if topic and chat_type == "group":
@@ -334,27 +334,27 @@ def _topic_address(chat: TelegramChat, topic: str, identity: BotIdentity) -> Add
     return Address(identity.platform, str(chat.id), chat_type, topic)
 
 
-def _sender(message: TelegramMessage) -> Sender | None:
+def _to_sender(message: TelegramMessage) -> Sender | None:
     """Return the author of a message, ``None`` for other bots.
 
     A person who writes in the name of a chat is that chat: all anonymous administrators share one user.
     """
     if message.sender_chat is not None:
-        return Sender(str(message.sender_chat.id), _chat_name(message.sender_chat))
+        return Sender(str(message.sender_chat.id), _choose_chat_name(message.sender_chat))
     if message.from_user is None:
-        return Sender(str(message.chat.id), _chat_name(message.chat))
-    return None if message.from_user.is_bot else _user_sender(message.from_user)
+        return Sender(str(message.chat.id), _choose_chat_name(message.chat))
+    return None if message.from_user.is_bot else _to_user_sender(message.from_user)
 
 
-def _user_sender(user: TelegramUser) -> Sender:
+def _to_user_sender(user: TelegramUser) -> Sender:
     return Sender(str(user.id), " ".join(filter(None, [user.first_name, user.last_name])))
 
 
-def _chat_name(chat: TelegramChat) -> str:
+def _choose_chat_name(chat: TelegramChat) -> str:
     return chat.title or " ".join(filter(None, [chat.first_name, chat.last_name])) or chat.username or ""
 
 
-def _replied_message(message: TelegramMessage) -> TelegramMessage | None:
+def _find_replied_message(message: TelegramMessage) -> TelegramMessage | None:
     """Return the message being answered; in a topic every other message answers the one that opened it."""
     replied = message.reply_to_message
     if replied is None or replied.forum_topic_created is not None:
@@ -366,9 +366,9 @@ def _replied_message(message: TelegramMessage) -> TelegramMessage | None:
 def _is_addressed(message: TelegramMessage, identity: BotIdentity) -> bool:
     if message.chat.type == "private" or identity.group_mode == "free":
         return True
-    if any(_mentions_bot(message, entity, identity) for entity in _entities(message)):
+    if any(_mentions_bot(message, entity, identity) for entity in _list_entities(message)):
         return True
-    replied = _replied_message(message)
+    replied = _find_replied_message(message)
     if identity.group_mode == "mention" or replied is None or replied.from_user is None:
         return False
     return replied.from_user.id == identity.user_id
@@ -377,18 +377,18 @@ def _is_addressed(message: TelegramMessage, identity: BotIdentity) -> bool:
 def _mentions_bot(message: TelegramMessage, entity: TelegramEntity, identity: BotIdentity) -> bool:
     if entity.type == "text_mention":
         return entity.user is not None and entity.user.id == identity.user_id
-    shown = _entity_text(message.text or message.caption or "", entity).lower()
+    shown = _get_entity_text(message.text or message.caption or "", entity).lower()
     if entity.type == "mention":
         return shown == f"@{identity.username.lower()}"
     # A command without a bot name is sent to every bot in a group that may see it.
     return entity.type == "bot_command" and shown.partition("@")[2] in ("", identity.username.lower())
 
 
-def _entities(message: TelegramMessage) -> Sequence[TelegramEntity]:
+def _list_entities(message: TelegramMessage) -> Sequence[TelegramEntity]:
     return message.entities or message.caption_entities
 
 
-def _entity_text(text: str, entity: TelegramEntity) -> str:
+def _get_entity_text(text: str, entity: TelegramEntity) -> str:
     return utf16_slice(text, entity.offset, entity.offset + entity.length)
 
 
@@ -400,7 +400,7 @@ def _strip_bot_name(
         return text, entities
     first = entities[0]
     name = f"@{identity.username.lower()}"
-    shown = _entity_text(text, first)
+    shown = _get_entity_text(text, first)
     rest = utf16_slice(text, first.length)
     if first.type == "mention" and shown.lower() == name:
         remaining = _AFTER_NAME.sub("", rest)

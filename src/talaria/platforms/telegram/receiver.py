@@ -99,14 +99,14 @@ class RecentMessages:
 
     def is_unseen(self, incoming: Incoming) -> bool:
         """Return whether this is new; an edit that leaves the text unchanged is not."""
-        return not incoming.edited or self._seen.get(_message_key(incoming)) != _message_content(incoming)
+        return not incoming.edited or self._seen.get(_get_message_key(incoming)) != _get_message_content(incoming)
 
     def add(self, incoming: Incoming) -> None:
         """Add taken messages; others must count as new when they come again."""
         if incoming.button or incoming.reaction or incoming.formerly:
             return
-        self._seen[_message_key(incoming)] = _message_content(incoming)
-        self._seen.move_to_end(_message_key(incoming))
+        self._seen[_get_message_key(incoming)] = _get_message_content(incoming)
+        self._seen.move_to_end(_get_message_key(incoming))
         if len(self._seen) > _MOST_RECENT:
             self._seen.popitem(last=False)
 
@@ -130,7 +130,7 @@ class PolledUpdates(BatchedUpdates):
 
     async def __anext__(self) -> Incoming:
         self._confirm()
-        while (incoming := self._next(edits=True)) is None:
+        while (incoming := self._take_next(edits=True)) is None:
             self._confirm()
             self._pending.extend(read_updates(await self._poller.batch(), self._identity))
             await asyncio.gather(*map(self._acknowledge, self._pending))
@@ -139,11 +139,11 @@ class PolledUpdates(BatchedUpdates):
     def at_hand(self, most: int) -> Sequence[Incoming]:
         """Return further updates of the last poll, up to an edit: whether that is new depends on the others."""
         found: list[Incoming] = []
-        while len(found) < most and (incoming := self._next(edits=False)) is not None:
+        while len(found) < most and (incoming := self._take_next(edits=False)) is not None:
             found.append(incoming)
         return found
 
-    def _next(self, *, edits: bool) -> Incoming | None:
+    def _take_next(self, *, edits: bool) -> Incoming | None:
         while self._pending:
             candidate = self._pending[0].incoming
             if candidate is not None and candidate.edited and not edits:
@@ -270,7 +270,7 @@ class DurableAlbumStore:
 
     async def put(self, number: int, part: str) -> None:
         """Save one durably, under its update number."""
-        await self._store.write(lambda tx: ALBUM_PART.write(tx, self._key(number), part))
+        await self._store.write(lambda tx: ALBUM_PART.write(tx, self._make_key(number), part))
 
     async def parts(self) -> list[str]:
         """Return the stored parts, by number."""
@@ -279,9 +279,9 @@ class DurableAlbumStore:
 
     async def clear(self, numbers: list[int]) -> None:
         """Delete these."""
-        await self._store.write(lambda tx: [ALBUM_PART.delete(tx, self._key(number)) for number in numbers])
+        await self._store.write(lambda tx: [ALBUM_PART.delete(tx, self._make_key(number)) for number in numbers])
 
-    def _key(self, number: int) -> str:
+    def _make_key(self, number: int) -> str:
         return f"{self._prefix}{number:020}"
 
 
@@ -344,9 +344,9 @@ class AlbumCollector:
             self._parts.append(update)
 
 
-def _message_key(incoming: Incoming) -> tuple[str, str]:
+def _get_message_key(incoming: Incoming) -> tuple[str, str]:
     return incoming.address.chat_id, incoming.message_id
 
 
-def _message_content(incoming: Incoming) -> tuple[str, ...]:
+def _get_message_content(incoming: Incoming) -> tuple[str, ...]:
     return incoming.text, *(one.name for one in incoming.attachments)

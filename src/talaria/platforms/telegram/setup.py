@@ -21,15 +21,15 @@ class _BotAnswer(Struct):
     result: _BotUser | None = None
 
 
-def _address(trial: NetworkTrial) -> str:
+def _choose_server(trial: NetworkTrial) -> str:
     return trial.options.get("base_url", _API).removesuffix("/bot")
 
 
-def _request(base: str, trial: NetworkTrial) -> ProbeRequest:
+def _make_request(base: str, trial: NetworkTrial) -> ProbeRequest:
     return ProbeRequest("GET", f"{base}/bot{quote(trial.secrets[_TOKEN], safe=':')}/getMe")
 
 
-def _owner(status: int, body: bytes) -> str:
+def _read_owner(status: int, body: bytes) -> str:
     answer = decode_answer(body, _BotAnswer)
     # Telegram answers malformed tokens with 404 and revoked ones with 401.
     if not answer.ok and status in {401, 403, 404}:
@@ -48,9 +48,9 @@ SETUP = NetworkSetup(
             check=TokenCheck(
                 title="Telegram",
                 secret=_TOKEN,
-                address=_address,
-                request=_request,
-                owner=_owner,
+                address=_choose_server,
+                request=_make_request,
+                owner=_read_owner,
                 remedy="Send /token to BotFather to see it again.",
             ),
         ),

@@ -90,7 +90,7 @@ class WebhookReceiver:
         """Answer a post."""
         name = request.name
         try:
-            return await self._receive(self._route(name), request)
+            return await self._receive(self._find_route(name), request)
         except PostRejected as rejected:
             log.warning("webhook %r: rejected a request: %d, %s", name[:64], rejected.status, rejected)
             headers = {"retry-after": str(rejected.retry_after)} if rejected.retry_after else {}
@@ -106,7 +106,7 @@ class WebhookReceiver:
             event = read_event(headers, raw, route)
         except UnreadableBody as error:
             raise PostRejected(HTTPStatus.BAD_REQUEST, f"Can't read the request: {error}.") from error
-        challenge = _challenge(route, event)
+        challenge = _answer_challenge(route, event)
         if challenge is not None:
             return PushResponse(body=challenge.encode())
         now = self._clock.now()
@@ -130,17 +130,15 @@ class WebhookReceiver:
         if not taken:
             raise PostRejected(HTTPStatus.SERVICE_UNAVAILABLE, "The event couldn't be stored in time.", retry_after=5)
 
-    def _route(self, name: str) -> Route:
+    def _find_route(self, name: str) -> Route:
         try:
             route = self._routes.find(name)
         except Refused as error:
-            raise _route_unavailable(name, str(error)) from error
+            raise _reject_route(name, str(error)) from error
         if route is None:
             raise PostRejected(HTTPStatus.NOT_FOUND, "There is no such route.")
         if route.parsed.scheme == "none" and not self._settings.is_on_loopback:
-            raise _route_unavailable(
-                name, f"unsigned requests are accepted only on loopback, not on {self._settings.host}"
-            )
+            raise _reject_route(name, f"unsigned requests are accepted only on loopback, not on {self._settings.host}")
         return route
 
     def _authorize(self, route: Route, headers: dict[str, str], raw: bytes) -> None:
@@ -148,10 +146,10 @@ class WebhookReceiver:
         parsed, now = route.parsed, self._clock.now()
         secret = self._secret(parsed.secret) or ""
         if parsed.scheme == "none":
-            if any(name in headers for name in _PROXY_HEADERS) or not is_loopback(_host(headers)):
+            if any(name in headers for name in _PROXY_HEADERS) or not is_loopback(_read_host(headers)):
                 raise PostRejected(HTTPStatus.FORBIDDEN, "Unsigned requests are accepted only from this machine.")
         elif not secret:
-            raise _route_unavailable(route.name, f"the secret {parsed.secret} is not set")
+            raise _reject_route(route.name, f"the secret {parsed.secret} is not set")
         try:
             verify_signature(
                 parsed.scheme, secret, headers, raw, header=parsed.header, now=now, tolerance=parsed.tolerance
@@ -196,7 +194,7 @@ class Webhooks(PlatformDefaults):
     async def send(self, to: Address, content: Content, key: str) -> MessageRef:
         """Post a reply to the URL of its route; without one it stays in the transcript."""
         body = encode_reply(to, content, key)
-        route = self._route(to.chat_id)
+        route = self._find_route(to.chat_id)
         if route.parsed.deliver_to:
             secret = self._secret(route.reply_secret)
             if not secret:
@@ -210,7 +208,7 @@ class Webhooks(PlatformDefaults):
         """Close all connections."""
         await self._poster.close()
 
-    def _route(self, name: str) -> Route:
+    def _find_route(self, name: str) -> Route:
         try:
             route = self._routes.find(name)
         except Refused as error:
@@ -299,20 +297,20 @@ class ReplyPoster:
         await self._pool.close()
 
 
-def _route_unavailable(name: str, why: str) -> PostRejected:
+def _reject_route(name: str, why: str) -> PostRejected:
     """Return the answer for a misconfigured route: retry later."""
     log.error("can't serve webhook %s: %s", name, why)
     return PostRejected(HTTPStatus.SERVICE_UNAVAILABLE, "This route is misconfigured.", retry_after=60)
 
 
-def _challenge(route: Route, event: Event) -> str | None:
+def _answer_challenge(route: Route, event: Event) -> str | None:
     """Return the answer to Slack's URL verification."""
     if route.parsed.scheme != "slack" or event.find("body.type") != "url_verification":
         return None
     return event.find("body.challenge") or ""
 
 
-def _host(headers: dict[str, str]) -> str:
+def _read_host(headers: dict[str, str]) -> str:
     host = headers.get("host", "")
     return host.partition("]")[0] if host.startswith("[") else host.partition(":")[0]
 

@@ -72,7 +72,7 @@ def translate(route: Route, event: Event, raw: bytes, *, platform: str, at: date
     message_id_value = event_id(route, event, raw)
     incoming = Incoming(
         external_id=f"{route.name}:{message_id_value}",
-        address=Address(platform, route.name, thread_id=_short_id(" ".join(conversation.text.split()))),
+        address=Address(platform, route.name, thread_id=_shorten_id(" ".join(conversation.text.split()))),
         sender=Sender(route.name, route.title),
         at=at,
         text=text,
@@ -90,7 +90,7 @@ def event_id(route: Route, event: Event, raw: bytes) -> str:
     if not rendered_id and (scheme not in _UNSIGNED_ID or route.parsed.repeats):
         rendered_id = event.find(_IDS[scheme]) or ""
     if rendered_id:
-        return _short_id(rendered_id)
+        return _shorten_id(rendered_id)
     return new_id() if route.parsed.repeats else sha256(raw).hexdigest()
 
 
@@ -111,6 +111,6 @@ def _truncate(text: str, longest: int) -> str:
     return f"{text[:longest]}…\n({over} more characters omitted.)" if over > 0 else text
 
 
-def _short_id(text: str) -> str:
+def _shorten_id(text: str) -> str:
     """Return an id unchanged, or a hash of a very long one."""
     return text if len(text) <= _ID_LIMIT else f"{text[:40]}…{sha256(text.encode()).hexdigest()}"

@@ -74,7 +74,7 @@ class Route(Struct, frozen=True):
 
     def matches(self, event: Event) -> bool:
         """Return whether an event matches the route's conditions."""
-        return all(event.find(path) in _accepted_values(expected) for path, expected in self.parsed.when.items())
+        return all(event.find(path) in _list_accepted_values(expected) for path, expected in self.parsed.when.items())
 
 
 class Routes:
@@ -134,9 +134,9 @@ def _check_route_file(parsed: RouteFile) -> None:
         raise Refused("`secret` must name the secret that requests are signed with")
 
 
-def _accepted_values(expected: Scalar | tuple[Scalar, ...]) -> set[str]:
-    return {_scalar_text(one) for one in (expected if isinstance(expected, tuple) else (expected,))}
+def _list_accepted_values(expected: Scalar | tuple[Scalar, ...]) -> set[str]:
+    return {_format_scalar(one) for one in (expected if isinstance(expected, tuple) else (expected,))}
 
 
-def _scalar_text(value: Scalar) -> str:
+def _format_scalar(value: Scalar) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -44,9 +44,9 @@ class WebhookSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 def read_settings(name: str, options: Mapping[str, str], folder: Path) -> WebhookSettings:
     """Return the settings for these options, with routes in a folder; raises `Refused` for invalid ones."""
-    told = {"routes": str(folder), **options, "name": name}
+    values = {"routes": str(folder), **options, "name": name}
     try:
-        return msgspec.convert(told, WebhookSettings, strict=False)
+        return msgspec.convert(values, WebhookSettings, strict=False)
     except msgspec.ValidationError as error:
         raise Refused(f"Invalid option in platforms.{name}: {error}.") from error
 

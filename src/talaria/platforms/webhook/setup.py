@@ -5,7 +5,7 @@ from talaria.contracts.setup import NetworkSetup, SetupQuestion
 _PORTS = range(1, 65_536)
 
 
-def _port_problem(text: str) -> str:
+def _find_port_problem(text: str) -> str:
     return "" if text.isdecimal() and int(text) in _PORTS else "A port is a number from 1 to 65535."
 
 
@@ -17,7 +17,7 @@ SETUP = NetworkSetup(
             prompt="Port",
             hint="Talaria listens on it for requests, on this machine only unless you set the option `host`.",
             default="8645",
-            problem=_port_problem,
+            problem=_find_port_problem,
         ),
         SetupQuestion(
             name="WEBHOOK_SECRET",

@@ -32,8 +32,8 @@ class Event(Struct, frozen=True):
         if first.lower() == "headers" and rest:
             return self.headers.get(rest.lower())
         if first == "body":
-            return _text(_find_value(self.body, rest))
-        return _text(_find_value(self.body, path))
+            return _format_value(_find_value(self.body, rest))
+        return _format_value(_find_value(self.body, path))
 
 
 class Rendered(Struct, frozen=True):
@@ -111,7 +111,7 @@ def _find_value(value: Any, path: str) -> Any:
     return value
 
 
-def _text(value: Any) -> str | None:
+def _format_value(value: Any) -> str | None:
     if value is _MISSING or value is None:
         return None
     text = value if isinstance(value, str) else msgspec.json.encode(value).decode()

@@ -138,7 +138,7 @@ class WhatsApp(PlatformDefaults):
         limit = self._settings.file_limit
         if found.file_size > limit:
             raise Rejected(f"the file has more than {limit} bytes")
-        data = await self._api.download(found.url, self._headers(), self._settings.file_patience, limit)
+        data = await self._api.download(found.url, self._make_headers(), self._settings.file_patience, limit)
         return save_file(data, attachment.name or attachment.kind, folder, attachment.media_type)
 
     async def close(self) -> None:
@@ -161,7 +161,7 @@ class WhatsApp(PlatformDefaults):
             found = [to_incoming(one, find_contact(value, one), self._settings) for one in value.messages]
             updates += [one for one in found if one is not None]
             for report in value.statuses:
-                await self._take_report(report)
+                await self._handle_report(report)
         if opening := [one for one in updates if not one.reaction and not one.formerly]:
             await self._store.write(lambda tx: self._open_windows(tx, opening))
         return updates
@@ -171,7 +171,7 @@ class WhatsApp(PlatformDefaults):
         opened: set[str] = set()
         for update in updates:
             for person in (update.sender.id, *update.sender.aliases):
-                key = self._chat_key(person)
+                key = self._make_chat_key(person)
                 known = WHATSAPP_CHAT.get(tx, key)
                 if known is None or known.at <= update.at:
                     WHATSAPP_CHAT.write(tx, key, LastReceived(update.at, update.message_id))
@@ -182,7 +182,7 @@ class WhatsApp(PlatformDefaults):
                 if item.address.chat_id in opened and item.error:
                     tx.outbox.requeue(item.id)
 
-    async def _take_report(self, report: DeliveryReport) -> None:
+    async def _handle_report(self, report: DeliveryReport) -> None:
         """Send a message again as a template that was refused because the chat is closed; log other failures."""
         to, content = self._sent.pop(report.id, (None, None)) if report.status == "failed" else (None, None)
         if report.status != "failed":
@@ -205,7 +205,7 @@ class WhatsApp(PlatformDefaults):
                 f"{to.chat_id} hasn't written for {self._settings.window}, so WhatsApp takes only templates. The "
                 f"message waits until they write. To send it now, set the option template of platforms.{self.name}"
             )
-        links = [self._offer(file) for file in content.files]
+        links = [self._publish_file(file) for file in content.files]
         text = "\n".join(filter(None, (content.text, *links)))
         templates = make_templates(structs.replace(content, text=text), self._settings)
         sent = [await self._post(to, template) for template in templates]
@@ -220,7 +220,7 @@ class WhatsApp(PlatformDefaults):
             name = getattr(file, "name", "") or path.name
             upload = choose_upload(name, file.media_type, path.stat().st_size)
             if not upload.kind:
-                links.append(self._offer(file))
+                links.append(self._publish_file(file))
                 continue
             data = await asyncio.to_thread(path.read_bytes)
             media_id = await self._upload(name, data, upload.media_type)
@@ -228,7 +228,7 @@ class WhatsApp(PlatformDefaults):
             media.append({"type": upload.kind, upload.kind: shown})
         return media, links
 
-    def _offer(self, file: File | Image) -> str:
+    def _publish_file(self, file: File | Image) -> str:
         path = require_file(file, self._settings.file_limit)
         return self._files.publish(path, getattr(file, "name", "") or path.name)
 
@@ -270,12 +270,12 @@ class WhatsApp(PlatformDefaults):
             self._sent.popitem(last=False)
 
     async def _find_last(self, chat_id: str) -> LastReceived | None:
-        return await self._store.read(lambda tx: WHATSAPP_CHAT.get(tx, self._chat_key(chat_id)))
+        return await self._store.read(lambda tx: WHATSAPP_CHAT.get(tx, self._make_chat_key(chat_id)))
 
     async def _close_window(self, chat_id: str) -> None:
-        await self._store.write(lambda tx: WHATSAPP_CHAT.delete(tx, self._chat_key(chat_id)))
+        await self._store.write(lambda tx: WHATSAPP_CHAT.delete(tx, self._make_chat_key(chat_id)))
 
-    def _chat_key(self, chat_id: str) -> str:
+    def _make_chat_key(self, chat_id: str) -> str:
         return f"{self.name}:{chat_id}"
 
     async def _call(
@@ -288,7 +288,7 @@ class WhatsApp(PlatformDefaults):
         *,
         patience: timedelta | None = None,
     ) -> T:
-        headers = self._headers() | ({"content-type": content_type} if body is not None else {})
+        headers = self._make_headers() | ({"content-type": content_type} if body is not None else {})
         url, seconds = f"{self._settings.base_url}{path}", patience or self._settings.patience
         answer = await self._api.call(method, url, headers, seconds, body=body)
         try:
@@ -296,7 +296,7 @@ class WhatsApp(PlatformDefaults):
         except msgspec.DecodeError as error:
             raise Unreachable("the answer is not that of WhatsApp") from error
 
-    def _headers(self) -> dict[str, str]:
+    def _make_headers(self) -> dict[str, str]:
         return {"authorization": f"Bearer {self._settings.secrets.token}", "user-agent": "talaria"}
 
 

@@ -31,13 +31,13 @@ class _BusinessNumber(Struct):
     verified_name: str = ""
 
 
-def _request(base: str, trial: NetworkTrial) -> ProbeRequest:
+def _make_request(base: str, trial: NetworkTrial) -> ProbeRequest:
     number, version = trial.options.get("phone_number_id", ""), trial.options.get("api_version", API_VERSION)
     url = f"{base}/{version}/{number}?fields=display_phone_number,verified_name"
     return ProbeRequest("GET", url, {"Authorization": f"Bearer {trial.secrets[_TOKEN]}"})
 
 
-def _owner(status: int, body: bytes) -> str:
+def _read_owner(status: int, body: bytes) -> str:
     if status == 400:  # a number that this token can't use
         raise TokenRejected
     expect_200(status)
@@ -54,7 +54,7 @@ def _read(trial: NetworkTrial) -> WhatsAppSettings:
 _find_problems = refusals_of(_read)
 
 
-def _number_problem(number: str) -> str:
+def _find_number_problem(number: str) -> str:
     is_id = number.isascii() and number.isdigit() and 5 <= len(number) <= 20
     return "" if is_id else "The phone number ID has 5 to 20 digits. It is not the phone number."
 
@@ -66,7 +66,7 @@ SETUP = NetworkSetup(
             name="phone_number_id",
             prompt="Phone number ID",
             hint="On the API Setup page of your app, under WhatsApp; it is not the phone number.",
-            problem=_number_problem,
+            problem=_find_number_problem,
         ),
         SetupQuestion(
             name=_TOKEN,
@@ -75,8 +75,8 @@ SETUP = NetworkSetup(
                 title="WhatsApp",
                 secret=_TOKEN,
                 address=lambda trial: trial.options.get("api_url", API_URL),
-                request=_request,
-                owner=_owner,
+                request=_make_request,
+                owner=_read_owner,
                 remedy="Create one for a system user who can use this phone number ID.",
             ),
         ),

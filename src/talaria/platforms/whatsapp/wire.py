@@ -274,8 +274,8 @@ def make_messages(content: Content, media: Sequence[dict[str, Any]], links: Sequ
     if captioned is not None and text.strip() and len(text) <= _CAPTION:
         captioned[captioned["type"]] = {**captioned[captioned["type"]], "caption": text}
     elif text.strip():
-        messages.append(_interactive(text, content.buttons) if content.buttons else _text(text))
-    messages += [*files, *map(_text, links)]
+        messages.append(_encode_interactive(text, content.buttons) if content.buttons else _encode_text(text))
+    messages += [*files, *map(_encode_text, links)]
     if not messages:
         raise Rejected("a message without text can't be sent")
     if content.reply_to:
@@ -346,17 +346,17 @@ def _add_content(incoming: Incoming, message: WhatsAppMessage) -> Incoming | Non
     if choice is not None:
         return msgspec.structs.replace(incoming, button=choice.id, message_id=message.context.id)
     return msgspec.structs.replace(
-        incoming, text=_describe(message), attachments=_attachments(message), reply_to=message.context.id
+        incoming, text=_describe(message), attachments=_list_attachments(message), reply_to=message.context.id
     )
 
 
-def _media(message: WhatsAppMessage) -> _Media | None:
+def _get_media(message: WhatsAppMessage) -> _Media | None:
     found = getattr(message, message.type) if message.type in _KINDS else None
     return found if isinstance(found, _Media) else None
 
 
 def _describe(message: WhatsAppMessage) -> str:
-    if (media := _media(message)) is not None:
+    if (media := _get_media(message)) is not None:
         return media.caption
     if message.location is not None:
         location = message.location
@@ -366,8 +366,8 @@ def _describe(message: WhatsAppMessage) -> str:
     return message.text.body or message.button.text
 
 
-def _attachments(message: WhatsAppMessage) -> tuple[Attachment, ...]:
-    media = _media(message)
+def _list_attachments(message: WhatsAppMessage) -> tuple[Attachment, ...]:
+    media = _get_media(message)
     if media is None:
         return ()
     media_type = media.mime_type.partition(";")[0]
@@ -375,11 +375,11 @@ def _attachments(message: WhatsAppMessage) -> tuple[Attachment, ...]:
     return (Attachment(media.id, _KINDS[message.type], media.filename, media_type, unique_id=unique),)
 
 
-def _text(text: str) -> dict[str, Any]:
+def _encode_text(text: str) -> dict[str, Any]:
     return {"type": "text", "text": {"body": text, "preview_url": False}}
 
 
-def _interactive(text: str, buttons: Sequence[Button]) -> dict[str, Any]:
+def _encode_interactive(text: str, buttons: Sequence[Button]) -> dict[str, Any]:
     """Return reply buttons if there are few and the text is short, else a list."""
     titles = [_cut(button.label, _BUTTON_LABEL) for button in buttons]
     if len(buttons) <= _MOST_BUTTONS and len(text) <= _BUTTON_TEXT and len(set(titles)) == len(titles):
@@ -388,7 +388,7 @@ def _interactive(text: str, buttons: Sequence[Button]) -> dict[str, Any]:
             for button, title in zip(buttons, titles, strict=True)
         ]
         return _wrap_interactive("button", text, {"buttons": replies})
-    rows = [_row(number, button) for number, button in enumerate(buttons[:_MOST_ROWS], 1)]
+    rows = [_encode_row(number, button) for number, button in enumerate(buttons[:_MOST_ROWS], 1)]
     return _wrap_interactive("list", text, {"button": "Choose", "sections": [{"title": "Choices", "rows": rows}]})
 
 
@@ -396,7 +396,7 @@ def _wrap_interactive(kind: str, text: str, action: dict[str, Any]) -> dict[str,
     return {"type": "interactive", "interactive": {"type": kind, "body": {"text": text}, "action": action}}
 
 
-def _row(number: int, button: Button) -> dict[str, str]:
+def _encode_row(number: int, button: Button) -> dict[str, str]:
     if len(button.label) <= _ROW_TITLE:
         return {"id": button.value, "title": button.label}
     title = _cut(f"{number}. {button.label}", _ROW_TITLE)

@@ -102,7 +102,7 @@ class Xmpp(PlatformDefaults):
             for room in session.rooms.values():
                 if room.is_joined and room.has_archive:
                     await self._find_position(session, room.jid)
-            async with aclosing(self._updates(session)) as updates:
+            async with aclosing(self._receive_updates(session)) as updates:
                 yield updates
         finally:
             await session.close()
@@ -124,12 +124,12 @@ class Xmpp(PlatformDefaults):
                 if answered is not None:
                     target = answered.archive_id if to.chat_type != "private" else content.reply_to
                     extras = [reply_element(target, answered.author)]
-                await self._post(session, to, text_message(to.chat_id, _kind(to), ids[0], text, *extras))
+                await self._post(session, to, text_message(to.chat_id, _choose_message_type(to), ids[0], text, *extras))
         for number, file in enumerate(files):
             ids.append(make_message_id(to.chat_id, f"{key}:file{number}"))
             if ids[-1] not in log_of_chat:
                 url = await self._files.upload(session.connection, file.name, file.data, file.media_type)
-                stanza = text_message(to.chat_id, _kind(to), ids[-1], url, file_element(url))
+                stanza = text_message(to.chat_id, _choose_message_type(to), ids[-1], url, file_element(url))
                 await self._post(session, to, stanza)
         return MessageRef(to, ids[0])
 
@@ -141,14 +141,14 @@ class Xmpp(PlatformDefaults):
         if known is None or not known.is_ours:
             raise Rejected("only messages of ours that are not too old can be edited")
         extras = (correction_element(ref.message_id),)
-        stanza = text_message(ref.address.chat_id, _kind(ref.address), new_id(), text, *extras)
+        stanza = text_message(ref.address.chat_id, _choose_message_type(ref.address), new_id(), text, *extras)
         await session.post(ref.address, stanza)
 
     async def show_typing(self, to: Address) -> None:
         """Show that we are typing."""
         session = await self._open()
         if to.chat_type == "private" or session.rooms[to.chat_id].is_joined:
-            await session.connection.send(typing_message(to.chat_id, _kind(to)))
+            await session.connection.send(typing_message(to.chat_id, _choose_message_type(to)))
 
     async def react(self, ref: MessageRef, emoji: str) -> None:
         """Replace our reaction to a message; an empty one removes it."""
@@ -158,7 +158,7 @@ class Xmpp(PlatformDefaults):
             raise Rejected("the message is not among the latest of its chat")
         is_private = ref.address.chat_type == "private"
         target = ref.message_id if is_private else known.archive_id
-        stanza = reactions_message(ref.address.chat_id, _kind(ref.address), target, emoji)
+        stanza = reactions_message(ref.address.chat_id, _choose_message_type(ref.address), target, emoji)
         stanza.set("id", new_id())
         await session.post(ref.address, stanza)
 
@@ -185,7 +185,7 @@ class Xmpp(PlatformDefaults):
                 self._session = session
             return self._session
 
-    async def _updates(self, session: XmppSession) -> AsyncGenerator[Incoming, None]:
+    async def _receive_updates(self, session: XmppSession) -> AsyncGenerator[Incoming, None]:
         while True:
             match await run_with(session.events.get(), session.connection.watch()):
                 case CatchUp(archive=archive):
@@ -314,7 +314,7 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
-def _kind(to: Address) -> str:
+def _choose_message_type(to: Address) -> str:
     return "chat" if to.chat_type == "private" else "groupchat"
 
 

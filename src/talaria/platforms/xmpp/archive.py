@@ -70,7 +70,10 @@ class ArchiveReader:
         query_id = new_id()
         results: list[Element] = []
         self._results[query_id] = (archive, results)
-        filters = [_field("FORM_TYPE", MAM, "hidden"), *(_field(name, one) for name, one in fields.items() if one)]
+        filters = [
+            _make_field("FORM_TYPE", MAM, "hidden"),
+            *(_make_field(name, one) for name, one in fields.items() if one),
+        ]
         form = make(_FORM, "x", {"type": "submit"}, *filters)
         limits = make(_RSM, "set", None, make(_RSM, "max", None, str(most)), *page)
         try:
@@ -96,5 +99,5 @@ def _read_result(result: Element, *, is_open: bool) -> XmppMessage:
     return read_stored(message, result.get("id", ""), at, real_jid=real_jid)
 
 
-def _field(name: str, value: str, kind: str = "") -> Element:
+def _make_field(name: str, value: str, kind: str = "") -> Element:
     return make(_FORM, "field", {"var": name, "type": kind}, make(_FORM, "value", None, value))

@@ -161,12 +161,12 @@ class XmppConnection:
 
     async def _dial(self, host: str, port: int, *, direct_tls: bool) -> None:
         loop, name = asyncio.get_running_loop(), self._settings.domain
-        protocol = self._new_protocol()
+        protocol = self._make_protocol()
         transport, _ = await loop.create_connection(
             lambda: protocol,
             host,
             port,
-            ssl=self._trusted() if direct_tls else None,
+            ssl=self._make_tls_context() if direct_tls else None,
             server_hostname=name if direct_tls else None,
         )
         self._transport = transport
@@ -175,7 +175,7 @@ class XmppConnection:
             protocol = await self._start_tls(transport)
         self._writer = asyncio.StreamWriter(self._transport, protocol, self._reader, loop)
 
-    def _new_protocol(self) -> "_StreamProtocol":
+    def _make_protocol(self) -> "_StreamProtocol":
         self._reader = asyncio.StreamReader(_CHUNK, asyncio.get_running_loop())
         return _StreamProtocol(self._reader)
 
@@ -185,14 +185,14 @@ class XmppConnection:
             if isinstance(protocol, _StreamProtocol):
                 await asyncio.wait([protocol.lost], timeout=_CLOSE_SECONDS)
 
-    def _trusted(self) -> ssl.SSLContext:
+    def _make_tls_context(self) -> ssl.SSLContext:
         return ssl.create_default_context(cafile=self._settings.ca_file or None)
 
     async def _start_stream(self) -> None:
         self._parser = StanzaParser()
         self._unread = []
         self._write(_HEADER.format(domain=self._settings.domain))
-        self._features = await self._next_element()
+        self._features = await self._read_element()
         if self._features.tag != f"{{{STREAMS}}}features":
             raise NotXmpp("it offers no features")
 
@@ -201,13 +201,13 @@ class XmppConnection:
         if self._features.find(f"{{{_TLS}}}starttls") is None:
             raise Unreachable(f"the XMPP server of {self._settings.domain} offers no encryption")
         self._write(serialize(make(_TLS, "starttls")))
-        if (await self._next_element()).tag != f"{{{_TLS}}}proceed" or self._unread:
+        if (await self._read_element()).tag != f"{{{_TLS}}}proceed" or self._unread:
             raise NotXmpp("it refuses encryption")
-        protocol = self._new_protocol()
+        protocol = self._make_protocol()
         self._transport = None
         try:
             encrypted = await asyncio.get_running_loop().start_tls(
-                plain, protocol, self._trusted(), server_hostname=self._settings.domain
+                plain, protocol, self._make_tls_context(), server_hostname=self._settings.domain
             )
         except BaseException:
             plain.abort()
@@ -232,13 +232,13 @@ class XmppConnection:
             raise BadCredentials("the XMPP server offers no login with a password")
         scram = ScramClient(mechanism, settings.user, settings.password) if mechanism != "PLAIN" else None
         first = scram.start() if scram else plain_message(settings.user, settings.password)
-        self._write(serialize(_sasl("auth", first, {"mechanism": mechanism})))
-        answer = await self._next_element()
+        self._write(serialize(_make_sasl("auth", first, {"mechanism": mechanism})))
+        answer = await self._read_element()
         try:
             if scram and answer.tag == f"{{{_SASL}}}challenge":
                 proof = await asyncio.to_thread(scram.respond, _decode(answer))
-                self._write(serialize(_sasl("response", proof)))
-                answer = await self._next_element()
+                self._write(serialize(_make_sasl("response", proof)))
+                answer = await self._read_element()
             if answer.tag != f"{{{_SASL}}}success":
                 raise _to_login_error(answer)
             if scram:
@@ -251,14 +251,14 @@ class XmppConnection:
     async def _bind(self) -> None:
         request = make(CLIENT, "iq", {"type": "set", "id": "bind"}, make(_BIND, "bind"))
         self._write(serialize(request))
-        answer = await self._next_element()
+        answer = await self._read_element()
         if answer.get("type") == "error":
             raise to_error(answer)
         self.jid = answer.findtext(f"{{{_BIND}}}bind/{{{_BIND}}}jid") or ""
         if self.jid.partition("/")[0] != self._settings.jid:
             raise NotXmpp("it doesn't say who we are")
 
-    async def _next_element(self) -> Element:
+    async def _read_element(self) -> Element:
         """Return the next element during the login."""
         while not self._unread:
             data = await self._reader.read(_CHUNK)
@@ -370,20 +370,20 @@ def to_error(stanza: Element) -> PlatformError:
 
 
 def _to_stream_error(element: Element) -> PlatformError:
-    condition = _name(element[0]) if len(element) else "undefined-condition"
+    condition = _strip_namespace(element[0]) if len(element) else "undefined-condition"
     if condition == "host-unknown":
         return BadCredentials("the XMPP server doesn't serve the domain of the account")
     return Unreachable(f"the XMPP server ended the stream: {condition}")
 
 
 def _to_login_error(failure: Element) -> PlatformError:
-    condition = _name(failure[0]) if len(failure) else "not-authorized"
+    condition = _strip_namespace(failure[0]) if len(failure) else "not-authorized"
     if condition == "temporary-auth-failure":
         return Unreachable("the XMPP server can't check passwords right now")
     return BadCredentials(f"the XMPP server doesn't accept account and password: {condition}")
 
 
-def _sasl(name: str, message: bytes, attributes: dict[str, str] | None = None) -> Element:
+def _make_sasl(name: str, message: bytes, attributes: dict[str, str] | None = None) -> Element:
     return make(_SASL, name, attributes, base64.b64encode(message).decode())
 
 
@@ -394,5 +394,5 @@ def _decode(element: Element) -> bytes:
         raise LoginRefused("the server sent something that can't be read") from error
 
 
-def _name(element: Element) -> str:
+def _strip_namespace(element: Element) -> str:
     return element.tag.rpartition("}")[2]

@@ -142,7 +142,7 @@ class XmppSession:
         try:
             await self.connection.send(stanza)
             if to.chat_type != "private":
-                await self._wait(answered, "the room doesn't answer")
+                await self._wait_for_answer(answered, "the room doesn't answer")
             else:
                 await self.connection.ping()
         finally:
@@ -206,13 +206,13 @@ class XmppSession:
         if password:
             entry.append(make(_MUC, "password", None, password))
         await self.connection.send(make(CLIENT, "presence", {"to": f"{room.jid}/{room.nick}"}, entry))
-        return await self._wait(room.entered, f"the room {room.jid} doesn't answer")
+        return await self._wait_for_answer(room.entered, f"the room {room.jid} doesn't answer")
 
-    async def _wait(self, answered: asyncio.Future[T], problem: str) -> T:
+    async def _wait_for_answer(self, answered: asyncio.Future[T], problem: str) -> T:
         """Return an answer; raises `Unreachable` if none comes in time or the connection fails."""
         try:
             async with asyncio.timeout(self._settings.patience.total_seconds()):
-                return await run_with(_result(answered), self.connection.watch())
+                return await run_with(_await_result(answered), self.connection.watch())
         except TimeoutError as error:
             raise self.connection.fail(problem) from error
 
@@ -268,7 +268,7 @@ class XmppSession:
         elif room is not None:
             log.info("%s: a private message in %s is ignored: its nick proves nothing", self._settings.name, chat)
         elif self._is_receiving:
-            self._queue(read_message(stanza, self._settings.jid, datetime.now(UTC)))
+            self._queue_event(read_message(stanza, self._settings.jid, datetime.now(UTC)))
 
     def _take_room_message(self, stanza: Element, room: RoomState) -> None:
         nick = stanza.get("from", "").partition("/")[2]
@@ -280,9 +280,9 @@ class XmppSession:
         if answered is not None and self.is_ours(message) and not answered.done():
             answered.set_result(stanza)
         if self._is_receiving:
-            self._queue(message)
+            self._queue_event(message)
 
-    def _queue(self, message: XmppMessage) -> None:
+    def _queue_event(self, message: XmppMessage) -> None:
         if self.events.qsize() > _MOST_PENDING:
             self.connection.fail("too many messages are waiting to be processed")
         else:
@@ -327,5 +327,5 @@ class XmppSession:
                 room.entered.set_result(True)
 
 
-async def _result(answered: asyncio.Future[T]) -> T:
+async def _await_result(answered: asyncio.Future[T]) -> T:
     return await answered

@@ -22,15 +22,15 @@ def _find_problems(trial: NetworkTrial) -> tuple[str, ...]:
     return ()
 
 
-def _jid_problem(jid: str) -> str:
+def _find_jid_problem(jid: str) -> str:
     return next(iter(_find_problems(NetworkTrial({_JID: jid}))), "")
 
 
-def _server_problem(server: str) -> str:
+def _find_server_problem(server: str) -> str:
     return next(iter(_find_problems(NetworkTrial({}, {"server": server}))), "")
 
 
-def _rooms_problem(rooms: str) -> str:
+def _find_rooms_problem(rooms: str) -> str:
     return next(iter(_find_problems(NetworkTrial({}, {"rooms": rooms}))), "")
 
 
@@ -64,14 +64,14 @@ SETUP = NetworkSetup(
             prompt="Address of the bot",
             hint="An account of its own, for example talaria@example.org.",
             public=True,
-            problem=_jid_problem,
+            problem=_find_jid_problem,
         ),
         SetupQuestion(
             name="server",
             prompt="Server",
             hint="host or host:port, if DNS doesn't name it.",
             required=False,
-            problem=_server_problem,
+            problem=_find_server_problem,
         ),
         SetupQuestion(name=_PASSWORD, hint="The password of that account.", check=_check_login),
         SetupQuestion(
@@ -79,7 +79,7 @@ SETUP = NetworkSetup(
             prompt="Rooms",
             hint="Rooms to join, separated by commas, for example garden@rooms.example.org.",
             required=False,
-            problem=_rooms_problem,
+            problem=_find_rooms_problem,
         ),
     ),
     next_step="Start the gateway, send the bot a message, and approve the pairing code that it sends you.",

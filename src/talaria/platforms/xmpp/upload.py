@@ -84,14 +84,14 @@ class FileTransfer:
             if (name := one.get("name", "").lower()) in _SLOT_HEADERS
         }
         await self._exchange(self._own_pool, "PUT", url, data, headers)
-        self._origin = _origin(shown)
+        self._origin = _get_origin(shown)
         return shown
 
     async def download(self, connection: XmppConnection, url: str) -> bytes:
         """Return a file from our file service or from a public server; nothing else is asked for it."""
         if urlsplit(url).scheme not in ("http", "https"):
             raise Rejected("a file has no address on the web; encrypted files are not supported")
-        if _origin(url) == await self._find_origin(connection):
+        if _get_origin(url) == await self._find_origin(connection):
             return await self._exchange(self._own_pool, "GET", url)
         _check_encrypted(url, also=frozenset())
         return await self._exchange(self._public_pool, "GET", url)
@@ -111,7 +111,7 @@ class FileTransfer:
             except Rejected:
                 return "-"
             get = answer.find(f"{{{_UPLOAD}}}slot/{{{_UPLOAD}}}get")
-            self._origin = _origin(get.get("url", "")) if get is not None else "-"
+            self._origin = _get_origin(get.get("url", "")) if get is not None else "-"
         return self._origin
 
     async def _exchange(
@@ -139,7 +139,7 @@ def _check_encrypted(url: str, also: frozenset[str] = _LOOPBACK) -> None:
         raise Rejected("files are transferred only over https")
 
 
-def _origin(url: str) -> str:
+def _get_origin(url: str) -> str:
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc}"
 

@@ -33,7 +33,7 @@ class StanzaParser:
         self._parser.buffer_text = True
         self._parser.StartElementHandler = self._start
         self._parser.EndElementHandler = self._end
-        self._parser.CharacterDataHandler = self._text
+        self._parser.CharacterDataHandler = self._append_text
         for handler in ("StartDoctypeDeclHandler", "CommentHandler", "ProcessingInstructionHandler"):
             setattr(self._parser, handler, self._refuse)
 
@@ -57,7 +57,7 @@ class StanzaParser:
             return
         if self._depth > _MAX_DEPTH:
             raise NotXmpp("a stanza is nested too deeply")
-        element = Element(_tag(name), {_tag(key): value for key, value in attributes.items()})
+        element = Element(_format_tag(name), {_format_tag(key): value for key, value in attributes.items()})
         if self._open:
             self._open[-1].append(element)
         self._open.append(element)
@@ -72,7 +72,7 @@ class StanzaParser:
             self._stanzas.append(element)
             self._size = 0
 
-    def _text(self, text: str) -> None:
+    def _append_text(self, text: str) -> None:
         if not self._open:
             return
         parent = self._open[-1]
@@ -110,5 +110,5 @@ def _clean(text: str) -> str:
     return _NOT_XML.sub("", text)
 
 
-def _tag(name: str) -> str:
+def _format_tag(name: str) -> str:
     return f"{{{name}" if "}" in name else name

@@ -16,7 +16,7 @@ from talaria.core.errors import MalformedReply
 from talaria.core.messages import Message, Part, Reasoning, Text, ToolCall, Usage
 from talaria.http_client.client import HttpPool
 from talaria.providers.anthropic.outgoing import PROTOCOL, REDACTED, AnthropicEncoder, is_shown
-from talaria.providers.base.errors import Complaint, failure_in_stream
+from talaria.providers.base.errors import Complaint, make_stream_error
 from talaria.providers.base.http_provider import ArgumentsMeter, Endpoint, ProviderOverHttp, WireFormat, decode_json
 from talaria.providers.base.outgoing import reasoning_mark
 from talaria.providers.settings import AnthropicSettings
@@ -72,9 +72,9 @@ class ReplyUnderway:
             self._usage = event.message.usage
         elif event.type == "message_delta":
             self._stop = (event.delta.stop_reason if event.delta else None) or self._stop
-            self._usage = self._usage.updated(event.usage)
+            self._usage = self._usage.merge(event.usage)
         elif event.type == "error":
-            raise failure_in_stream(self._provider, event.error or Complaint())
+            raise make_stream_error(self._provider, event.error or Complaint())
         self.done = self.done or event.type == "message_stop"
         return ()
 
@@ -84,14 +84,14 @@ class ReplyUnderway:
         self._blocks = dict(enumerate(message.content))
         self._usage, self._stop = message.usage, message.stop_reason
         self.done = message.stop_reason is not None
-        return [event for block in message.content for event in block.events()]
+        return [event for block in message.content for event in block.to_events()]
 
     def reply(self, at: datetime) -> ModelReply:
         """Return the complete reply; one without a stop reason was cut off."""
         if not self.done:
             raise MalformedReply(f"{self._provider}: the reply ended early")
-        message = Message(role="assistant", parts=tuple(self._parts()), at=at, model=self._model)
-        return ModelReply(message, STOPS.get(self._stop or "", "end"), self._usage.counted())
+        message = Message(role="assistant", parts=tuple(self._build_parts()), at=at, model=self._model)
+        return ModelReply(message, STOPS.get(self._stop or "", "end"), self._usage.to_usage())
 
     def _take_delta(self, index: int, delta: "_Delta") -> Sequence[ModelEvent]:
         if index not in self._blocks:
@@ -108,7 +108,7 @@ class ReplyUnderway:
             self._blocks[index].signature += delta.signature
         return ()
 
-    def _parts(self) -> Iterator[Part]:
+    def _build_parts(self) -> Iterator[Part]:
         mark = reasoning_mark(PROTOCOL, self._provider)
         for index, block in self._blocks.items():
             streamed = "".join(self._pieces.get(index, ()))
@@ -133,7 +133,7 @@ class _Block(Struct):
     name: str = ""
     input: Raw = Raw(b"{}")
 
-    def events(self) -> tuple[ModelEvent, ...]:
+    def to_events(self) -> tuple[ModelEvent, ...]:
         """Return the content of a complete block as stream events."""
         if self.text:
             return (ModelText(self.text),)
@@ -159,12 +159,12 @@ class _Usage(Struct):
     cache_creation_input_tokens: int | None = None
     output_tokens_details: _OutputDetails | None = None
 
-    def updated(self, later: "_Usage | None") -> "_Usage":
+    def merge(self, later: "_Usage | None") -> "_Usage":
         """Return it with the counts of ``later``, which are for the whole reply."""
         known = {} if later is None else {name: value for name, value in msgspec.structs.asdict(later).items() if value}
         return msgspec.structs.replace(self, **known)
 
-    def counted(self) -> Usage:
+    def to_usage(self) -> Usage:
         """Return our usage; in this protocol cached tokens are counted separately."""
         read, written = self.cache_read_input_tokens or 0, self.cache_creation_input_tokens or 0
         return Usage(

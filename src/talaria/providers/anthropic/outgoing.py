@@ -12,7 +12,7 @@ from talaria.core.messages import File, Image, Message, Part, Reasoning, Text, T
 from talaria.providers.base.outgoing import (
     OPENING,
     ConversationEncoder,
-    note_on,
+    describe_attachment,
     reasoning_mark,
     split_data_uri,
     wire_call_id,
@@ -138,9 +138,9 @@ class AnthropicEncoder(ConversationEncoder[_Message]):
     def encode(self, request: ModelRequest) -> bytes:
         """Return the body of a request whose messages were added."""
         quirks = self._settings.quirks
-        settled, loose = self.wire_messages()
+        settled, loose = self.encode_messages()
         max_tokens = request.max_output_tokens or quirks.default_max_tokens
-        thinking = _thinking(request, quirks, loose, max_tokens)
+        thinking = _build_thinking(request, quirks, loose, max_tokens)
         system = [_TextBlock(request.system)] if request.system else None
         tools = [_Tool(tool.name, tool.description, tool.parameters) for tool in request.tools] or None
         if quirks.cache_marks and request.output_schema is None:
@@ -154,16 +154,16 @@ class AnthropicEncoder(ConversationEncoder[_Message]):
                 stream=request.stream or None,
                 temperature=request.temperature if thinking is None else None,
                 thinking=thinking,
-                output_config=_output_config(request, quirks),
+                output_config=_build_output_config(request, quirks),
                 tools=tools,
                 system=system,
                 messages=[*settled, *loose],
             )
         )
 
-    def _wire(self, message: Message) -> tuple[_Message, ...]:
+    def _encode_message(self, message: Message) -> tuple[_Message, ...]:
         role = "assistant" if message.role == "assistant" else "user"
-        return (_Message(role, list(_blocks(message, self._settings.quirks, self._mark))),)
+        return (_Message(role, list(_encode_parts(message, self._settings.quirks, self._mark))),)
 
     def _join(self, last: _Message | None, new: _Message) -> Sequence[_Message]:
         """Make roles alternate, starting with the user."""
@@ -177,10 +177,10 @@ class AnthropicEncoder(ConversationEncoder[_Message]):
 def _mark_ends(messages: Sequence[_Message]) -> list[_Message]:
     """Return messages with marks on the last two that are not the model's, the ends of two requests."""
     ends = [index for index, message in enumerate(messages) if message.role == "user"][-2:]
-    return [_marked(message) if index in ends else message for index, message in enumerate(messages)]
+    return [_mark_cache_breakpoint(message) if index in ends else message for index, message in enumerate(messages)]
 
 
-def _marked(message: _Message) -> _Message:
+def _mark_cache_breakpoint(message: _Message) -> _Message:
     *front, last = message.content
     if isinstance(last, _ThinkingBlock | _RedactedBlock):
         return message
@@ -191,7 +191,7 @@ def _has_budget(model: str, quirks: AnthropicQuirks) -> bool:
     return model.startswith(quirks.budget_models)
 
 
-def _thinking(
+def _build_thinking(
     request: ModelRequest, quirks: AnthropicQuirks, messages: Sequence[_Message], max_tokens: int
 ) -> dict[str, str | int] | None:
     if not request.effort:
@@ -210,7 +210,7 @@ def _may_think(messages: Sequence[_Message]) -> bool:
     return all(isinstance(message.content[0], _ThinkingBlock | _RedactedBlock) for message in answered)
 
 
-def _output_config(request: ModelRequest, quirks: AnthropicQuirks) -> _OutputConfig | None:
+def _build_output_config(request: ModelRequest, quirks: AnthropicQuirks) -> _OutputConfig | None:
     is_graded = request.effort not in {"", "none"} and not _has_budget(request.model, quirks)
     effort = request.effort.replace("minimal", "low") if is_graded else None
     schema = request.output_schema
@@ -219,35 +219,35 @@ def _output_config(request: ModelRequest, quirks: AnthropicQuirks) -> _OutputCon
     return _OutputConfig(effort, None if schema is None else _OutputFormat(schema))
 
 
-def _blocks(message: Message, quirks: AnthropicQuirks, mark: str) -> Iterable[_Block]:
-    return (_block(part, quirks, mark) for part in message.parts)
+def _encode_parts(message: Message, quirks: AnthropicQuirks, mark: str) -> Iterable[_Block]:
+    return (_encode_part(part, quirks, mark) for part in message.parts)
 
 
-def _block(part: Part, quirks: AnthropicQuirks, mark: str) -> _Block:
+def _encode_part(part: Part, quirks: AnthropicQuirks, mark: str) -> _Block:
     match part:
         case Text():
             return _TextBlock(part.text)
         case ToolCall():
-            return _ToolUse(_call_id(part.id), part.name, _input(part.arguments))
+            return _ToolUse(_limit_call_id(part.id), part.name, _encode_arguments(part.arguments))
         case ToolResult():
-            return _Result(_call_id(part.call_id), part.text or None, part.failed or None)
+            return _Result(_limit_call_id(part.call_id), part.text or None, part.failed or None)
         case Reasoning():
-            return _thought(part.text, part.signature.removeprefix(mark))
+            return _encode_reasoning(part.text, part.signature.removeprefix(mark))
         case Image() if is_shown(part, quirks):
-            return _ImageBlock(_source(part.source))
+            return _ImageBlock(_encode_source(part.source))
         case File() if is_shown(part, quirks):
-            return _DocumentBlock(_document(part), part.name)
+            return _DocumentBlock(_encode_document(part), part.name)
         case Image() | File():
-            return _TextBlock(note_on(part))
+            return _TextBlock(describe_attachment(part))
 
 
-def _thought(text: str, signature: str) -> _Block:
+def _encode_reasoning(text: str, signature: str) -> _Block:
     if signature.startswith(REDACTED):
         return _RedactedBlock(signature.removeprefix(REDACTED))
     return _ThinkingBlock(text, signature)
 
 
-def _input(arguments: str) -> Raw:
+def _encode_arguments(arguments: str) -> Raw:
     """Return the arguments as the model wrote them, or an object that contains invalid ones."""
     try:
         msgspec.json.decode(arguments, type=dict[str, Raw])
@@ -256,20 +256,20 @@ def _input(arguments: str) -> Raw:
     return Raw(arguments.encode())
 
 
-def _source(source: str) -> dict[str, str]:
+def _encode_source(source: str) -> dict[str, str]:
     if not source.startswith("data:"):
         return {"type": "url", "url": source}
     media_type, data = split_data_uri(source)
     return {"type": "base64", "media_type": media_type, "data": data}
 
 
-def _document(part: File) -> dict[str, str]:
-    source = _source(part.source)
+def _encode_document(part: File) -> dict[str, str]:
+    source = _encode_source(part.source)
     if part.media_type == "text/plain" and source["type"] == "base64":
         text = base64.b64decode(source["data"]).decode(errors="replace")
         return {"type": "text", "media_type": "text/plain", "data": text}
     return source
 
 
-def _call_id(call_id: str) -> str:
+def _limit_call_id(call_id: str) -> str:
     return wire_call_id(call_id, _CALL_ID, 32)

@@ -73,20 +73,22 @@ _TOO_LONG = (
 _NO_CREDIT = r"(?i)credit balance is too low|specified (workspace )?API usage limits"
 
 
-def failure(provider: str, status: int, body: bytes, headers: Mapping[str, str], now: datetime) -> ProviderError:
+def make_response_error(
+    provider: str, status: int, body: bytes, headers: Mapping[str, str], now: datetime
+) -> ProviderError:
     """Return the error for an HTTP response with this ``status``."""
     complaint = read_complaint(body)
-    kind = _kind(complaint, status)
-    message = f"{provider}: HTTP {status} {complaint.summary(body)}"
+    kind = _choose_error_type(complaint, status)
+    message = f"{provider}: HTTP {status} {complaint.summarize(body)}"
     if kind is ProviderBusy:
         return ProviderBusy(message, retry_after=complaint.wait() or wait_of(headers, now), status=status)
     return kind(message, status=status)
 
 
-def failure_in_stream(provider: str, complaint: "Complaint") -> ProviderError:
+def make_stream_error(provider: str, complaint: "Complaint") -> ProviderError:
     """Return the error for a complaint inside a reply, which has no status unless its code is one."""
-    kind = _kind(complaint, complaint.code if isinstance(complaint.code, int) else 500)
-    message = f"{provider}: in the stream: {complaint.summary(b'')}"
+    kind = _choose_error_type(complaint, complaint.code if isinstance(complaint.code, int) else 500)
+    message = f"{provider}: in the stream: {complaint.summarize(b'')}"
     return (
         ProviderBusy(message, retry_after=complaint.wait() or timedelta(0)) if kind is ProviderBusy else kind(message)
     )
@@ -116,21 +118,23 @@ class Complaint(Struct):
     details: list[Detail] | Detail | None = None
     metadata: Metadata | None = None
 
-    def codes(self) -> list[str]:
+    def list_codes(self) -> list[str]:
         """Return every machine-readable code, the finest first."""
-        fine = [code for detail in self._details() for code in (detail.error_code, detail.reason)]
+        fine = [code for detail in self._list_details() for code in (detail.error_code, detail.reason)]
         return [code for code in (*fine, self.code, self.type) if isinstance(code, str)]
 
     def wait(self) -> timedelta:
         """Return the wait that Google asks for, or nothing."""
-        return next((duration(detail.retry_delay) for detail in self._details() if detail.retry_delay), timedelta(0))
+        return next(
+            (parse_duration(detail.retry_delay) for detail in self._list_details() if detail.retry_delay), timedelta(0)
+        )
 
-    def summary(self, body: bytes) -> str:
+    def summarize(self, body: bytes) -> str:
         """Return a summary for the log."""
-        said = self.message or body[:300].decode(errors="replace")
-        return f"{' '.join(dict.fromkeys(self.codes()))}: {said}" if self.codes() else said
+        message = self.message or body[:300].decode(errors="replace")
+        return f"{' '.join(dict.fromkeys(self.list_codes()))}: {message}" if self.list_codes() else message
 
-    def _details(self) -> list[Detail]:
+    def _list_details(self) -> list[Detail]:
         return self.details if isinstance(self.details, list) else [self.details] if self.details else []
 
 
@@ -157,11 +161,11 @@ def read_complaint(body: bytes) -> Complaint:
 def wait_of(headers: Mapping[str, str], now: datetime) -> timedelta:
     """Return the wait that the headers ask for; nothing if they don't."""
     if milliseconds := headers.get("retry-after-ms"):
-        return _number(milliseconds) / 1000
-    if said := headers.get("retry-after"):
-        return _until(said, now)
+        return _parse_seconds(milliseconds) / 1000
+    if header := headers.get("retry-after"):
+        return _parse_wait(header, now)
     resets = [
-        (headers.get(name.lower().replace("reset", "remaining")), _until(value, now))
+        (headers.get(name.lower().replace("reset", "remaining")), _parse_wait(value, now))
         for name, value in headers.items()
         if "ratelimit" in name.lower() and "reset" in name.lower()
     ]
@@ -169,17 +173,17 @@ def wait_of(headers: Mapping[str, str], now: datetime) -> timedelta:
     return max(spent) if spent else min((wait for _, wait in resets), default=timedelta(0))
 
 
-def duration(text: str) -> timedelta:
+def parse_duration(text: str) -> timedelta:
     """Return the duration of ``6m0s``, ``1.5s`` or ``20ms``."""
     units = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
     found = re.findall(r"(?<![\d.])([\d.]+)(ms|h|m|s)", text)
-    return timedelta(seconds=sum(_number(amount).total_seconds() * units[unit] for amount, unit in found))
+    return timedelta(seconds=sum(_parse_seconds(amount).total_seconds() * units[unit] for amount, unit in found))
 
 
-def _kind(complaint: Complaint, status: int) -> type[ProviderError]:
+def _choose_error_type(complaint: Complaint, status: int) -> type[ProviderError]:
     if complaint.metadata is not None and complaint.metadata.reasons:
         return ModelRefused
-    for code in complaint.codes():
+    for code in complaint.list_codes():
         if code in BY_CODE:
             return BY_CODE[code]
     if status in BY_STATUS:
@@ -193,34 +197,34 @@ def _kind(complaint: Complaint, status: int) -> type[ProviderError]:
     return ModelRefused if status >= 400 else MalformedReply
 
 
-def _until(said: str, now: datetime) -> timedelta:
+def _parse_wait(text: str, now: datetime) -> timedelta:
     """Return the wait in a header: seconds, a duration, a time since 1970, or a date."""
-    if re.fullmatch(r"[\d.]+", said):
-        number = _number(said)
+    if re.fullmatch(r"[\d.]+", text):
+        number = _parse_seconds(text)
         is_moment = number > timedelta(days=3650)
-        return max(_moment(number, now), timedelta(0)) if is_moment else number
-    if re.fullmatch(r"([\d.]+(ms|h|m|s))+", said):
-        return duration(said)
+        return max(_compute_time_until(number, now), timedelta(0)) if is_moment else number
+    if re.fullmatch(r"([\d.]+(ms|h|m|s))+", text):
+        return parse_duration(text)
     try:
-        when = datetime.fromisoformat(said) if said[:1].isdigit() else _date(said)
+        when = datetime.fromisoformat(text) if text[:1].isdigit() else _parse_date(text)
     except ValueError:
         return timedelta(0)
     return max((when if when.tzinfo else when.replace(tzinfo=UTC)) - now, timedelta(0))
 
 
-def _date(said: str) -> datetime:
+def _parse_date(text: str) -> datetime:
     # Few servers send dates here, and the parser takes longer to import than all other error handling.
     from email.utils import parsedate_to_datetime  # noqa: PLC0415 (loaded when a server sends a date)
 
-    return parsedate_to_datetime(said)
+    return parsedate_to_datetime(text)
 
 
-def _moment(since_1970: timedelta, now: datetime) -> timedelta:
+def _compute_time_until(since_1970: timedelta, now: datetime) -> timedelta:
     in_milliseconds = since_1970 > timedelta(days=365_000)
     return (since_1970 / 1000 if in_milliseconds else since_1970) - timedelta(seconds=now.timestamp())
 
 
-def _number(text: str) -> timedelta:
+def _parse_seconds(text: str) -> timedelta:
     try:
         return timedelta(seconds=float(text))
     except (ValueError, OverflowError):

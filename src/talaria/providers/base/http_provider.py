@@ -16,7 +16,7 @@ from talaria.core.errors import MalformedReply, ModelSource, ProviderError, Repl
 from talaria.core.messages import File, Image, Message, Text, Usage
 from talaria.http_client.client import Answer, HttpPool
 from talaria.http_client.connection import Timeouts
-from talaria.providers.base.errors import failure
+from talaria.providers.base.errors import make_response_error
 from talaria.providers.base.outgoing import ConversationEncoder
 from talaria.providers.settings import RequestAuthorizer
 
@@ -62,7 +62,7 @@ class ReplyMeter:
         self._text.append(text)
         return ModelText(text)
 
-    def ended(self, model: str, at: datetime) -> Iterator[ModelEvent]:
+    def end_reply(self, model: str, at: datetime) -> Iterator[ModelEvent]:
         """Yield a notice, then the reply so far as if the model had reached its own limit."""
         yield ModelText(ENDED)
         message = Message(role="assistant", parts=(Text("".join([*self._text, ENDED])),), at=at, model=model)
@@ -100,10 +100,10 @@ def decode_json(decoder: "msgspec.json.Decoder[_T]", data: bytes, provider: str)
 
 def _replace_invalid(data: bytes) -> bytes:
     readable = data.decode(errors="replace").encode()
-    return re.sub(_SURROGATES, _replacement, readable)
+    return re.sub(_SURROGATES, _replace_surrogate, readable)
 
 
-def _replacement(match: re.Match[bytes]) -> bytes:
+def _replace_surrogate(match: re.Match[bytes]) -> bytes:
     """Keep a pair of surrogates, replace a single one."""
     return match[0] if match[2] else match[1] + rb"\ufffd"
 
@@ -164,7 +164,7 @@ class ProviderOverHttp:
 
     async def reply(self, request: ModelRequest) -> AsyncGenerator[ModelEvent, None]:
         """Yield the reply as it grows and, last and once, as a whole."""
-        body = await self._encoded(request)
+        body = await self._encode_request(request)
         underway, meter = self._wire.begin_reply(self.name, request.model), ReplyMeter()
         endpoint = self._endpoint
         try:
@@ -176,17 +176,17 @@ class ProviderOverHttp:
                 else:
                     while not (underway.done or meter.is_full) and (events := await answer.events()) is not None:
                         meter.count_bytes(events)
-                        for event in _take_joined(underway, events):
+                        for event in _merge_stream_text(underway, events):
                             yield meter.cut(event)
                     if not meter.is_full:
                         await answer.drain()
             if meter.is_full:
-                for event in meter.ended(request.model, self._clock.now()):
+                for event in meter.end_reply(request.model, self._clock.now()):
                     yield event
             else:
                 yield underway.reply(self._clock.now())
         except ProviderError as error:
-            error.attribute_to(self._source(request.model))
+            error.attribute_to(self._make_source(request.model))
             raise
 
     async def models(self) -> list[ListedModel]:
@@ -225,21 +225,21 @@ class ProviderOverHttp:
     async def close(self) -> None:
         """Do nothing: connections belong to the pool."""
 
-    async def _encoded(self, request: ModelRequest) -> bytes:
+    async def _encode_request(self, request: ModelRequest) -> bytes:
         return await request.memo.recall(self, self._wire.make_encoder).encode_whole(request, self._wire.shows)
 
-    def _source(self, model: str) -> ModelSource | None:
+    def _make_source(self, model: str) -> ModelSource | None:
         source = self._endpoint.source
         return msgspec.structs.replace(source, model=model) if source is not None else None
 
     async def _check(self, answer: Answer) -> None:
         if answer.status != 200:
-            raise failure(self.name, answer.status, await answer.body(), answer.headers, self._clock.now())
+            raise make_response_error(self.name, answer.status, await answer.body(), answer.headers, self._clock.now())
         if answer.content_type not in {JSON, EVENTS}:
             raise MalformedReply(f"{self.name} answered with {answer.content_type}")
 
 
-def _take_joined(underway: Underway, received: Sequence[bytes]) -> Iterator[ModelEvent]:
+def _merge_stream_text(underway: Underway, received: Sequence[bytes]) -> Iterator[ModelEvent]:
     """Yield what is new in stream events that arrived together, adjacent text joined, also what precedes an error.
 
     A fast server sends dozens of pieces in a packet, and each costs the whole way to the listener.
@@ -274,7 +274,7 @@ def read_models(body: bytes) -> list[ListedModel]:
     listed = found if isinstance(found, list) else found.models if found.data is None else found.data
     if listed is None:
         raise MalformedReply("not a list of models: it has neither data nor models")
-    return [model.listed() for model in listed if model.is_shown and (model.id or model.slug)]
+    return [model.to_listed_model() for model in listed if model.is_shown and (model.id or model.slug)]
 
 
 class _Model(Struct):
@@ -296,22 +296,22 @@ class _Model(Struct):
         """Return whether ChatGPT and Copilot show it to people."""
         return self.visibility == "list" and self.model_picker_enabled is not False
 
-    def listed(self) -> ListedModel:
+    def to_listed_model(self) -> ListedModel:
         """Return its name, size and prices."""
-        input_price, output_price = self._price("prompt", "input"), self._price("completion", "output")
-        name, size = self.id or self.slug, self._size()
+        input_price, output_price = self._read_price("prompt", "input"), self._read_price("completion", "output")
+        name, size = self.id or self.slug, self._find_size()
         if input_price is None or output_price is None:
             return ListedModel(name, size)
-        read, write = self._price("input_cache_read", "cached_input"), self._price("input_cache_write", "")
+        read, write = self._read_price("input_cache_read", "cached_input"), self._read_price("input_cache_write", "")
         return ListedModel(name, size, input_price, output_price, read, write)
 
-    def _size(self) -> int | None:
+    def _find_size(self) -> int | None:
         limits = self.capabilities.get("limits") if isinstance(self.capabilities, dict) else None
         inner = limits.get("max_context_window_tokens") if isinstance(limits, dict) else None
         sizes = (self.context_length, self.context_window, self.max_context_length, self.max_model_len, inner)
         return next((size for size in sizes if isinstance(size, int) and size > 0), None)
 
-    def _price(self, per_token: str, per_million: str) -> int | None:
+    def _read_price(self, per_token: str, per_million: str) -> int | None:
         """Return a price in our unit: OpenRouter lists dollars per token as text, Together dollars per million."""
         if not isinstance(self.pricing, dict):
             return None

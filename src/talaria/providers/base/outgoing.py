@@ -53,7 +53,7 @@ class RepairedTranscript:
     def add(self, message: Message) -> None:
         """Add the next message."""
         if message.role == "tool":
-            _file_results(message, self._open_calls)
+            _assign_results(message, self._open_calls)
             return
         parts = tuple(part for part in message.parts if _is_sendable(part, message.role, self._mark))
         if not any(not isinstance(part, Reasoning) for part in parts):
@@ -67,11 +67,11 @@ class RepairedTranscript:
     def take_final(self) -> Iterator[Message]:
         """Yield and drop the messages that can't change any more, up to the first call without a result."""
         while self._entries and _is_final(self._entries[0]):
-            yield _message_of(self._entries.popleft())
+            yield _to_message(self._entries.popleft())
 
     def rest(self) -> list[Message]:
         """Return all remaining messages in their current form."""
-        return [_message_of(entry) for entry in self._entries]
+        return [_to_message(entry) for entry in self._entries]
 
 
 class ConversationEncoder(ABC, Generic[W]):
@@ -91,7 +91,7 @@ class ConversationEncoder(ABC, Generic[W]):
         self._settled: list[Raw] = []
         self._loose: list[W] = []
 
-    def fresh(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
+    def find_new_messages(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
         """Return the messages to add; all of them if they don't continue the earlier ones."""
         known = len(self._messages)
         if messages[:known] != self._messages:
@@ -100,7 +100,7 @@ class ConversationEncoder(ABC, Generic[W]):
         return messages[known:]
 
     def take(self, messages: tuple[Message, ...], loaded: Iterable[Message]) -> None:
-        """Add the `fresh` part of ``messages``; ``loaded`` is that part with its attachments loaded."""
+        """Add the new part of ``messages``; ``loaded`` is that part with its attachments loaded."""
         self._messages = messages
         for message in loaded:
             self._repaired.add(message)
@@ -111,7 +111,7 @@ class ConversationEncoder(ABC, Generic[W]):
             self._settled += [Raw(_encode(wire)) for wire in self._loose[:surplus]]
             del self._loose[:surplus]
 
-    def wire_messages(self) -> tuple[list[Raw], list[W]]:
+    def encode_messages(self) -> tuple[list[Raw], list[W]]:
         """Return the conversation in wire form: fixed bytes, then messages that may change."""
         loose = list(self._loose)
         for message in self._repaired.rest():
@@ -120,7 +120,7 @@ class ConversationEncoder(ABC, Generic[W]):
 
     async def encode_whole(self, request: ModelRequest, shows: Callable[[Image | File], bool]) -> bytes:
         """Return the body of a request, with its new messages and the attachments that the server ``shows``."""
-        self.take(request.messages, await load_attachments(self.fresh(request.messages), shows))
+        self.take(request.messages, await load_attachments(self.find_new_messages(request.messages), shows))
         return self.encode(request)
 
     @abstractmethod
@@ -128,7 +128,7 @@ class ConversationEncoder(ABC, Generic[W]):
         """Return the body of a request whose messages were added."""
 
     @abstractmethod
-    def _wire(self, message: Message) -> Iterable[W]:
+    def _encode_message(self, message: Message) -> Iterable[W]:
         """Return a repaired message in wire form."""
 
     def _join(self, last: W | None, new: W) -> Sequence[W]:
@@ -136,7 +136,7 @@ class ConversationEncoder(ABC, Generic[W]):
         return (new,) if last is None else (last, new)
 
     def _append(self, message: Message, loose: list[W]) -> None:
-        for wire in self._wire(message):
+        for wire in self._encode_message(message):
             loose[-1:] = self._join(loose[-1] if loose else None, wire)
 
     def _restart(self) -> None:
@@ -149,7 +149,7 @@ def reasoning_mark(protocol: str, provider: str) -> str:
     return f"{protocol}@{provider}:"
 
 
-def note_on(part: Image | File) -> str:
+def describe_attachment(part: Image | File) -> str:
     """Return a description of an attachment that the protocol doesn't accept."""
     kind, name = ("file", part.name) if isinstance(part, File) else ("picture", "")
     source = "" if part.source.startswith("data:") else part.source
@@ -208,7 +208,7 @@ class _Exchange:
         return Message(role="tool", parts=(*results, *self._attachments), at=self._asked.at)
 
 
-def _file_results(message: Message, open_calls: dict[str, _Exchange]) -> None:
+def _assign_results(message: Message, open_calls: dict[str, _Exchange]) -> None:
     exchange: _Exchange | None = None
     for part in message.parts:
         if isinstance(part, ToolResult) and part.call_id in open_calls and open_calls[part.call_id].answer(part):
@@ -224,7 +224,7 @@ def _is_final(entry: "Message | _Exchange") -> bool:
     return isinstance(entry, Message) or entry.is_complete
 
 
-def _message_of(entry: "Message | _Exchange") -> Message:
+def _to_message(entry: "Message | _Exchange") -> Message:
     return entry if isinstance(entry, Message) else entry.message()
 
 
@@ -250,32 +250,32 @@ async def load_attachments(
     messages: Sequence[Message], should_load: Callable[[Image | File], bool]
 ) -> tuple[Message, ...]:
     """Return the messages with viewable local files as ``data:`` URLs; unreadable ones are described in words."""
-    if not any(_is_local(part) and should_load(part) for message in messages for part in _attached(message)):
+    if not any(_is_local(part) and should_load(part) for message in messages for part in _list_attachments(message)):
         return tuple(messages)
     return await asyncio.to_thread(_load, messages, should_load)
 
 
 def _load(messages: Sequence[Message], should_load: Callable[[Image | File], bool]) -> tuple[Message, ...]:
     return tuple(
-        msgspec.structs.replace(message, parts=tuple(_loaded(part, should_load) for part in message.parts))
+        msgspec.structs.replace(message, parts=tuple(_load_attachment(part, should_load) for part in message.parts))
         for message in messages
     )
 
 
-def _loaded(part: Part, should_load: Callable[[Image | File], bool]) -> Part:
+def _load_attachment(part: Part, should_load: Callable[[Image | File], bool]) -> Part:
     if not isinstance(part, Image | File) or not _is_local(part) or not should_load(part):
         return part
     path = Path(part.source.removeprefix("file://"))
     try:
         if path.stat().st_size > MAX_BYTES:
-            return Text(f"{note_on(part)} is too large to show.")
+            return Text(f"{describe_attachment(part)} is too large to show.")
         data = base64.b64encode(path.read_bytes()).decode()
     except (OSError, ValueError):
-        return Text(f"{note_on(part)} is no longer readable.")
+        return Text(f"{describe_attachment(part)} is no longer readable.")
     return msgspec.structs.replace(part, source=f"data:{part.media_type};base64,{data}")
 
 
-def _attached(message: Message) -> list[Image | File]:
+def _list_attachments(message: Message) -> list[Image | File]:
     return [part for part in message.parts if isinstance(part, Image | File)]
 
 

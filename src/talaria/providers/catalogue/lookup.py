@@ -44,7 +44,11 @@ class Catalogue:
         members of a family are assumed to be like it, and other models to be small; both with ``known`` false.
         """
         model_name = name.lower().rpartition("/")[2]
-        found = self._models.get(_plain(model_name)) or self._alike(model_name) or self._family(model_name)
+        found = (
+            self._models.get(_normalize_dashes(model_name))
+            or self._find_by_prefix(model_name)
+            or self._find_family(model_name)
+        )
         return msgspec.structs.replace(found or ModelInfo(name=name, known=False), name=name)
 
     def all(self) -> tuple[ModelInfo, ...]:
@@ -58,34 +62,34 @@ class Catalogue:
 
     @cached_property
     def _models(self) -> dict[str, ModelInfo]:
-        return {_plain(info.name): info for info in self._listed if info.known}
+        return {_normalize_dashes(info.name): info for info in self._listed if info.known}
 
-    def _alike(self, model_name: str) -> ModelInfo | None:
+    def _find_by_prefix(self, model_name: str) -> ModelInfo | None:
         """Return the model with the longest name that is a prefix of this one."""
-        for end in _ends(model_name):
-            found = self._models.get(_plain(model_name[:end]))
+        for end in _iterate_part_ends(model_name):
+            found = self._models.get(_normalize_dashes(model_name[:end]))
             if found is not None and model_name[end] != ".":  # a dot starts another version
                 return msgspec.structs.replace(found, known=_is_same_model(model_name[end + 1 :]))
         return None
 
-    def _family(self, model_name: str) -> ModelInfo | None:
-        plain = _plain(model_name)
-        families = [info for info in self._listed if not info.known and plain.startswith(_plain(info.name))]
+    def _find_family(self, model_name: str) -> ModelInfo | None:
+        plain = _normalize_dashes(model_name)
+        families = [info for info in self._listed if not info.known and plain.startswith(_normalize_dashes(info.name))]
         return max(families, key=lambda info: len(info.name), default=None)
 
 
 def _is_same_model(suffix: str) -> bool:
     """Return whether the rest of a name is only a date, a size or a synonym."""
-    parts = _plain(suffix).split("-")
+    parts = _normalize_dashes(suffix).split("-")
     return all(part in _SAME_MODEL or part.strip(_LETTERS_OF_SIZES).isdecimal() for part in parts)
 
 
-def _ends(name: str) -> Iterator[int]:
+def _iterate_part_ends(name: str) -> Iterator[int]:
     """Yield the ends of the parts of a name, last first."""
     return (index for index in range(len(name) - 1, 0, -1) if name[index] in "-:@.")
 
 
-def _plain(name: str) -> str:
+def _normalize_dashes(name: str) -> str:
     return name.translate(_DASHES)
 
 
@@ -95,10 +99,10 @@ def _read(line: str) -> ModelInfo:
         name=name.removesuffix(_FAMILY),
         context_limit=int(context),
         output_limit=int(output),
-        input_price=_microdollars(in_) or 0,
-        output_price=_microdollars(out) or 0,
-        cache_read_price=_microdollars(read),
-        cache_write_price=_microdollars(write),
+        input_price=_parse_microdollars(in_) or 0,
+        output_price=_parse_microdollars(out) or 0,
+        cache_read_price=_parse_microdollars(read),
+        cache_write_price=_parse_microdollars(write),
         tools="t" in can,
         images="i" in can,
         reasoning="r" in can,
@@ -106,7 +110,7 @@ def _read(line: str) -> ModelInfo:
     )
 
 
-def _microdollars(dollars: str) -> int | None:
+def _parse_microdollars(dollars: str) -> int | None:
     if dollars == "-":
         return None
     whole, _, fraction = dollars.partition(".")

@@ -46,12 +46,12 @@ class EmbeddedProvider:
         pieces: asyncio.Queue[bytes | None] = asyncio.Queue()
         stopped = Event()
 
-        def hear(piece: bytes) -> bool:
+        def queue_piece(piece: bytes) -> bool:
             if not stopped.is_set():
                 loop.call_soon_threadsafe(pieces.put_nowait, piece)
             return stopped.is_set()
 
-        work = loop.run_in_executor(self._thread, self._ask, encode(request), hear, stopped)
+        work = loop.run_in_executor(self._thread, self._ask, encode(request), queue_piece, stopped)
         work.add_done_callback(lambda done: pieces.put_nowait(None) if not done.cancelled() else None)
         underway = ReplyUnderway(MODEL)
         try:
@@ -74,12 +74,12 @@ class EmbeddedProvider:
         self._thread.shutdown(wait=False)
         self._runtime = None
 
-    def _ask(self, body: bytes, hear: Callable[[bytes], bool], stopped: Event) -> None:
+    def _ask(self, body: bytes, queue_piece: Callable[[bytes], bool], stopped: Event) -> None:
         if stopped.is_set():
             return
         if self._runtime is None:
             self._runtime = self._load()
-        self._runtime.ask(body, hear)
+        self._runtime.ask(body, queue_piece)
 
     def _load(self) -> "Runtime":
         weights = find_weights()
@@ -146,9 +146,9 @@ class ReplyUnderway:
         """Yield the text in a piece; raises the runtime's error."""
         piece = _decode(data)
         if piece.error is not None:
-            raise _failure(piece.error)
+            raise _translate_trouble(piece.error)
         if piece.usage is not None:
-            self._usage = _usage(piece.usage)
+            self._usage = _to_usage(piece.usage)
         for choice in piece.choices:
             if choice.finish_reason is not None:
                 self._stop = _STOPS.get(choice.finish_reason, "end")
@@ -175,12 +175,12 @@ def _decode(data: bytes) -> Piece:
         raise MalformedReply(f"the embedded model answered {data[:80]!r}") from error
 
 
-def _failure(trouble: Trouble) -> ContextTooLong | ProviderOverloaded:
+def _translate_trouble(trouble: Trouble) -> ContextTooLong | ProviderOverloaded:
     kind = ContextTooLong if trouble.type == _TOO_LONG else ProviderOverloaded
     return kind(f"the embedded model: {trouble.message}")
 
 
-def _usage(count: Count) -> Usage:
+def _to_usage(count: Count) -> Usage:
     return Usage(
         calls=1,
         input_tokens=count.prompt_tokens,

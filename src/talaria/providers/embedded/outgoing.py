@@ -46,7 +46,7 @@ def encode(request: ModelRequest) -> bytes:
         "return_progress": True,  # a progress report per batch of the prompt, each a chance to stop
     }
     if request.output_schema is not None:
-        body["response_format"] = _json_schema(request.output_schema)
+        body["response_format"] = _make_response_format(request.output_schema)
     return msgspec.json.encode(body)
 
 
@@ -56,7 +56,7 @@ def cut_history(messages: Sequence[Message]) -> list[Spoken]:
     The front is cut in steps, not message by message: between two steps a conversation starts with the same text, so
     that the model need not read all of it again.
     """
-    spoken = [one for one in map(_spoken, messages) if one is not None]
+    spoken = [one for one in map(_to_spoken, messages) if one is not None]
     if not spoken:
         return []
     *earlier, last = spoken
@@ -73,9 +73,9 @@ def cut_history(messages: Sequence[Message]) -> list[Spoken]:
 def shorten(text: str, tokens: int) -> str:
     """Return the text, with its middle left out if it is too long."""
     while (size := estimate(text)) > tokens:
-        kept = len(text) * tokens // (2 * size + 2) - len(_CUT)
-        text = text[: max(kept, 1)] + _CUT + text[-max(kept, 1) :]
-        if kept < 1:
+        half = len(text) * tokens // (2 * size + 2) - len(_CUT)
+        text = text[: max(half, 1)] + _CUT + text[-max(half, 1) :]
+        if half < 1:
             break
     return text
 
@@ -87,10 +87,10 @@ def estimate(text: str) -> int:
     return plain // 3 + (size - plain) + 1
 
 
-def _spoken(message: Message) -> Spoken | None:
+def _to_spoken(message: Message) -> Spoken | None:
     text = "\n".join(part.text for part in message.parts if isinstance(part, Text)).strip()
     return Spoken(message.role, text) if text and message.role in {"user", "assistant"} else None
 
 
-def _json_schema(schema: Raw) -> dict[str, object]:
+def _make_response_format(schema: Raw) -> dict[str, object]:
     return {"type": "json_schema", "json_schema": {"name": "reply", "schema": schema}}

@@ -18,7 +18,7 @@ class Runtime:
 
     def __init__(self, weights: Path) -> None:
         try:
-            self._server = xllamacpp.Server(_parameters(weights))
+            self._server = xllamacpp.Server(_make_parameters(weights))
         except RuntimeError as error:
             raise ModelUnknown(
                 f"The built-in model can't be loaded ({error}). Running {INSTALL} may repair it."
@@ -32,7 +32,7 @@ class Runtime:
             raise ModelRefused(f"the built-in model can't handle this request: {error}") from error
 
 
-def _parameters(weights: Path) -> xllamacpp.CommonParams:
+def _make_parameters(weights: Path) -> xllamacpp.CommonParams:
     parameters = xllamacpp.CommonParams()
     parameters.model.path = str(weights)
     parameters.n_ctx = CONTEXT_TOKENS

@@ -46,7 +46,7 @@ def check_weights(weights: Path, checked: Path) -> None:
     The file ``checked`` records a successful check, until the weights change; its folder is not created.
     """
     state = f"{_SHA256} {weights.stat().st_size} {weights.stat().st_mtime_ns} {weights}\n"
-    if _content(checked) == state:
+    if _read_content(checked) == state:
         return
     import hashlib  # noqa: PLC0415 (loaded when weights are checked)
 
@@ -58,7 +58,7 @@ def check_weights(weights: Path, checked: Path) -> None:
         checked.write_text(state, encoding="utf-8")
 
 
-def _content(path: Path) -> str:
+def _read_content(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except FileNotFoundError:

@@ -16,7 +16,7 @@ from talaria.core.errors import MalformedReply
 from talaria.core.ids import new_id
 from talaria.core.messages import Message, Part, Reasoning, Text, ToolCall, Usage
 from talaria.http_client.client import HttpPool
-from talaria.providers.base.errors import Complaint, failure_in_stream
+from talaria.providers.base.errors import Complaint, make_stream_error
 from talaria.providers.base.http_provider import ArgumentsMeter, Endpoint, ProviderOverHttp, WireFormat, decode_json
 from talaria.providers.base.outgoing import reasoning_mark
 from talaria.providers.openai_chat.outgoing import FOR_CALL, PROTOCOL, ChatEncoder, is_shown
@@ -68,7 +68,7 @@ class ReplyUnderway:
         chunk = decode_json(_DECODER, data, self._provider)
         if chunk.error is not None:
             complaint = Complaint(message=chunk.error) if isinstance(chunk.error, str) else chunk.error
-            raise failure_in_stream(self._provider, complaint)
+            raise make_stream_error(self._provider, complaint)
         if chunk.usage is not None:
             self._usage = chunk.usage
         return self._take_choice(chunk.choices[0]) if chunk.choices else ()
@@ -81,15 +81,15 @@ class ReplyUnderway:
         """Return the complete reply; one without a stop reason was cut off."""
         if self._stop is None and not self.done:
             raise MalformedReply(f"{self._provider}: the reply ended early")
-        message = Message(role="assistant", parts=tuple(self._parts()), at=at, model=self._model)
+        message = Message(role="assistant", parts=tuple(self._build_parts()), at=at, model=self._model)
         stop = self._stop or "end"
-        return ModelReply(message, "tool_calls" if self._calls and stop == "end" else stop, self._usage.counted())
+        return ModelReply(message, "tool_calls" if self._calls and stop == "end" else stop, self._usage.to_usage())
 
     def _take_choice(self, choice: "_Choice") -> list[ModelEvent]:
         events: list[ModelEvent] = []
         delta = choice.delta or choice.message
         if delta is not None:
-            thought, text = delta.words()
+            thought, text = delta.split_reasoning()
             if thought:
                 self._thoughts.append(thought)
                 events.append(ModelReasoning(thought))
@@ -114,7 +114,7 @@ class ReplyUnderway:
         self._arguments = self._arguments or ArgumentsMeter(self._provider)
         self._arguments.count(call.arguments[-1] if delta.function else "")
 
-    def _parts(self) -> list[Part]:
+    def _build_parts(self) -> list[Part]:
         parts: list[Part] = []
         mark = reasoning_mark(PROTOCOL, self._provider) if self._thoughts or self._calls else ""
         if self._thoughts:
@@ -171,13 +171,13 @@ class _Delta(Struct):
     refusal: str | None = None
     tool_calls: list[_CallDelta] | None = None
 
-    def words(self) -> tuple[str, str]:
+    def split_reasoning(self) -> tuple[str, str]:
         """Return the reasoning and the text."""
-        thought, said = self.reasoning_content or self.reasoning or "", self.content or self.refusal or ""
-        if isinstance(said, str):
-            return thought, said
-        thought += "".join(inner.text for piece in said for inner in piece.thinking)
-        return thought, "".join(piece.text for piece in said)
+        reasoning, content = self.reasoning_content or self.reasoning or "", self.content or self.refusal or ""
+        if isinstance(content, str):
+            return reasoning, content
+        reasoning += "".join(inner.text for piece in content for inner in piece.thinking)
+        return reasoning, "".join(piece.text for piece in content)
 
 
 class _Choice(Struct):
@@ -202,7 +202,7 @@ class _Usage(Struct):
     completion_tokens_details: _OutputDetails | None = None
     prompt_cache_hit_tokens: int | None = None
 
-    def counted(self) -> Usage:
+    def to_usage(self) -> Usage:
         """Return our usage."""
         details = self.prompt_tokens_details or _InputDetails()
         return Usage(

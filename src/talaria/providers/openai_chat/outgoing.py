@@ -12,7 +12,7 @@ from talaria.providers.base.outgoing import (
     NO_ANSWER,
     OPENING,
     ConversationEncoder,
-    note_on,
+    describe_attachment,
     reasoning_mark,
     wire_call_id,
 )
@@ -112,7 +112,7 @@ class ChatEncoder(ConversationEncoder[_Message]):
         """Return the body of a request whose messages were added."""
         quirks = self._settings.quirks
         in_tokens = {quirks.max_tokens_field: request.max_output_tokens}
-        settled, loose = self.wire_messages()
+        settled, loose = self.encode_messages()
         system = [_Message("system", request.system)] if request.system else []
         return _ENCODE(
             _Body(
@@ -122,8 +122,8 @@ class ChatEncoder(ConversationEncoder[_Message]):
                 max_tokens=in_tokens.get("max_tokens"),
                 max_completion_tokens=in_tokens.get("max_completion_tokens"),
                 temperature=request.temperature,
-                reasoning_effort=_effort(request, quirks, "reasoning_effort"),
-                reasoning={"effort": effort} if (effort := _effort(request, quirks, "reasoning")) else None,
+                reasoning_effort=_choose_effort(request, quirks, "reasoning_effort"),
+                reasoning={"effort": effort} if (effort := _choose_effort(request, quirks, "reasoning")) else None,
                 thinking={"type": "disabled"} if request.effort == "none" and quirks.effort == "thinking" else None,
                 response_format=_format(request.output_schema, quirks),
                 tools=[_Tool(_Function(tool.name, tool.description, tool.parameters)) for tool in request.tools]
@@ -132,13 +132,13 @@ class ChatEncoder(ConversationEncoder[_Message]):
             )
         )
 
-    def _wire(self, message: Message) -> Iterator[_Message]:
-        yield from _encoded(message, self._settings)
+    def _encode_message(self, message: Message) -> Iterator[_Message]:
+        yield from _encode_by_role(message, self._settings)
 
     def _join(self, last: _Message | None, new: _Message) -> Sequence[_Message]:
         """Separate or join consecutive messages of one role: strict templates require alternating roles."""
         if self._settings.quirks.alternating_roles:
-            return _alternating(last, new)
+            return _alternate_roles(last, new)
         if last is not None and last.role == new.role == "user":
             return (
                 last,
@@ -148,18 +148,18 @@ class ChatEncoder(ConversationEncoder[_Message]):
         return (new,) if last is None else (last, new)
 
 
-def _alternating(last: _Message | None, new: _Message) -> Sequence[_Message]:
+def _alternate_roles(last: _Message | None, new: _Message) -> Sequence[_Message]:
     """Return two messages, joined if they have the same role, and starting with the user."""
     if last is None:
         return (_Message("user", OPENING), new) if new.role == "assistant" else (new,)
     if _is_continued(last, new):
-        return (structs.replace(last, content=_joined(last.content, new.content)),)
+        return (structs.replace(last, content=_join_content(last.content, new.content)),)
     if new.role == "assistant" and last.role == "system":
         return (last, _Message("user", OPENING), new)
     return (last, new)
 
 
-def _effort(request: ModelRequest, quirks: ChatQuirks, field: str) -> str | None:
+def _choose_effort(request: ModelRequest, quirks: ChatQuirks, field: str) -> str | None:
     if field == "reasoning_effort" and quirks.effort == "thinking" and request.effort != "none":
         return request.effort or None
     return (request.effort or None) if quirks.effort == field else None
@@ -173,33 +173,35 @@ def _format(schema: Raw | None, quirks: ChatQuirks) -> dict[str, str | dict[str,
     return {"type": "json_schema", "json_schema": {"name": "reply", "schema": schema}}
 
 
-def _encoded(message: Message, settings: OpenAIChatSettings) -> Iterator[_Message]:
+def _encode_by_role(message: Message, settings: OpenAIChatSettings) -> Iterator[_Message]:
     if message.role == "assistant":
-        yield _said(message, settings)
+        yield _encode_reply(message, settings)
     elif message.role == "tool":
         yield from (
-            _Message("tool", part.text, tool_call_id=_call_id(part.call_id, settings.quirks))
+            _Message("tool", part.text, tool_call_id=_limit_call_id(part.call_id, settings.quirks))
             for part in message.parts
             if isinstance(part, ToolResult)
         )
         attached = [part for part in message.parts if not isinstance(part, ToolResult)]
         if attached:
-            yield _Message("user", _content(attached, settings.quirks))
+            yield _Message("user", _encode_content(attached, settings.quirks))
     else:
-        yield _Message(message.role, _content(message.parts, settings.quirks))
+        yield _Message(message.role, _encode_content(message.parts, settings.quirks))
 
 
-def _said(message: Message, settings: OpenAIChatSettings) -> _Message:
+def _encode_reply(message: Message, settings: OpenAIChatSettings) -> _Message:
     text = "\n\n".join(part.text for part in message.parts if isinstance(part, Text))
     has_calls = any(isinstance(part, ToolCall) for part in message.parts)
-    wire = _Message("assistant", text or None, tool_calls=list(_calls(message.parts, settings)) if has_calls else None)
+    wire = _Message(
+        "assistant", text or None, tool_calls=list(_encode_calls(message.parts, settings)) if has_calls else None
+    )
     if settings.quirks.reasoning_back:
         thoughts = (part.text for part in message.parts if isinstance(part, Reasoning) and part.text)
         setattr(wire, settings.quirks.reasoning_back, "\n".join(thoughts) or None)
     return wire
 
 
-def _calls(parts: Iterable[Part], settings: OpenAIChatSettings) -> Iterator[_ToolCall]:
+def _encode_calls(parts: Iterable[Part], settings: OpenAIChatSettings) -> Iterator[_ToolCall]:
     """Yield the calls, each with the provider's extra data, which came as a signature right before it."""
     for_call = reasoning_mark(PROTOCOL, settings.name) + FOR_CALL
     extra: Raw | None = None
@@ -208,24 +210,24 @@ def _calls(parts: Iterable[Part], settings: OpenAIChatSettings) -> Iterator[_Too
             extra = Raw(part.signature.removeprefix(for_call).encode())
         elif isinstance(part, ToolCall):
             arguments = _Called(part.name, part.arguments or "{}")
-            yield _ToolCall(_call_id(part.id, settings.quirks), "function", arguments, extra)
+            yield _ToolCall(_limit_call_id(part.id, settings.quirks), "function", arguments, extra)
             extra = None
 
 
-def _content(parts: Iterable[Part], quirks: ChatQuirks) -> str | list[_ContentPart]:
-    wire = [_part(part, quirks) for part in parts]
+def _encode_content(parts: Iterable[Part], quirks: ChatQuirks) -> str | list[_ContentPart]:
+    wire = [_encode_part(part, quirks) for part in parts]
     texts = [part.text for part in wire if isinstance(part, _TextPart)]
     return "\n\n".join(texts) if len(texts) == len(wire) else wire
 
 
-def _part(part: Part, quirks: ChatQuirks) -> _ContentPart:
+def _encode_part(part: Part, quirks: ChatQuirks) -> _ContentPart:
     match part:
         case Image() if is_shown(part, quirks):
             return _ImagePart({"url": part.source})
         case File() if is_shown(part, quirks) and part.source.startswith("data:"):
             return _FilePart({"filename": part.name, "file_data": part.source})
         case Image() | File():
-            return _TextPart(note_on(part))
+            return _TextPart(describe_attachment(part))
         case Text():
             return _TextPart(part.text)
         case _:
@@ -240,11 +242,11 @@ def _is_continued(last: _Message, message: _Message) -> bool:
 _Content = str | list[_ContentPart] | None
 
 
-def _joined(first: _Content, second: _Content) -> _Content:
+def _join_content(first: _Content, second: _Content) -> _Content:
     if isinstance(first, str) and isinstance(second, str):
         return f"{first}\n\n{second}"
     return [part for one in (first, second) for part in ([_TextPart(one)] if isinstance(one, str) else one or [])]
 
 
-def _call_id(call_id: str, quirks: ChatQuirks) -> str:
+def _limit_call_id(call_id: str, quirks: ChatQuirks) -> str:
     return wire_call_id(call_id, _SHORT_ID, 9) if quirks.short_call_ids else wire_call_id(call_id, _ANY_ID, 32)

@@ -15,7 +15,7 @@ from talaria.contracts.provider import ModelEvent, ModelReasoning, ModelReply, M
 from talaria.core.errors import MalformedReply
 from talaria.core.messages import Message, Part, Reasoning, Text, ToolCall, Usage
 from talaria.http_client.client import HttpPool
-from talaria.providers.base.errors import Complaint, failure_in_stream
+from talaria.providers.base.errors import Complaint, make_stream_error
 from talaria.providers.base.http_provider import ArgumentsMeter, Endpoint, ProviderOverHttp, WireFormat, decode_json
 from talaria.providers.base.outgoing import reasoning_mark
 from talaria.providers.openai_responses.outgoing import PROTOCOL, ResponsesEncoder, is_shown
@@ -64,7 +64,7 @@ class ReplyUnderway:
 
     def take(self, data: bytes) -> Sequence[ModelEvent]:
         """Process one event and return what is new in it."""
-        event = self._decoded(data)
+        event = self._decode_event(data)
         match event.type:
             case "response.output_text.delta" | "response.refusal.delta":
                 return (ModelText(event.delta or ""),)
@@ -79,22 +79,24 @@ class ReplyUnderway:
                 self._end(event.response)
             case "error":
                 complaint = event.error or Complaint(message=event.message, code=event.code)
-                raise failure_in_stream(self._provider, complaint)
+                raise make_stream_error(self._provider, complaint)
         return ()
 
     def take_whole(self, body: bytes) -> Sequence[ModelEvent]:
         """Process a reply that came in one piece."""
         self._end(decode_json(_DECODE_WHOLE, body, self._provider))
-        return [event for part in self._parts() for event in _as_event(part)]
+        return [event for part in self._build_parts() for event in _to_events(part)]
 
     def reply(self, at: datetime) -> ModelReply:
         """Return the complete reply; one without a stop reason was cut off."""
         if self._response is None:
             raise MalformedReply(f"{self._provider}: the reply ended early")
-        message = Message(role="assistant", parts=tuple(self._parts()), at=at, model=self._model)
-        return ModelReply(message, self._stop(self._response), (self._response.usage or _Usage()).counted())
+        message = Message(role="assistant", parts=tuple(self._build_parts()), at=at, model=self._model)
+        return ModelReply(
+            message, self._derive_stop_reason(self._response), (self._response.usage or _Usage()).to_usage()
+        )
 
-    def _decoded(self, data: bytes) -> "_Event":
+    def _decode_event(self, data: bytes) -> "_Event":
         try:
             return decode_json(_DECODE, data, self._provider)
         except MalformedReply:
@@ -104,35 +106,35 @@ class ReplyUnderway:
 
     def _end(self, response: "_Response") -> None:
         if response.error is not None:
-            raise failure_in_stream(self._provider, response.error)
+            raise make_stream_error(self._provider, response.error)
         self._response = response
         self._items = self._items or response.output
         self.done = True
 
-    def _stop(self, response: "_Response") -> StopReason:
+    def _derive_stop_reason(self, response: "_Response") -> StopReason:
         if response.incomplete_details is not None:
             return INCOMPLETE.get(response.incomplete_details.reason or "", "length")
         if any(content.refusal for item in self._items for content in item.content or ()):
             return "refused"
         return "tool_calls" if any(item.type == "function_call" for item in self._items) else "end"
 
-    def _parts(self) -> Iterator[Part]:
+    def _build_parts(self) -> Iterator[Part]:
         for item in self._items:
             match item.type:
                 case "reasoning":
-                    yield self._thought(item)
+                    yield self._to_reasoning(item)
                 case "message":
                     yield Text("".join(content.text or content.refusal or "" for content in item.content or ()))
                 case "function_call":
                     yield ToolCall(item.call_id, item.name, item.arguments)
 
-    def _thought(self, item: "_Item") -> Reasoning:
+    def _to_reasoning(self, item: "_Item") -> Reasoning:
         text = "\n\n".join(content.text for content in (item.summary or item.content or ()) if content.text)
         mark = reasoning_mark(PROTOCOL, self._provider)
         return Reasoning(text, f"{mark}{item.id}:{item.encrypted_content}" if item.encrypted_content else "")
 
 
-def _as_event(part: Part) -> tuple[ModelEvent, ...]:
+def _to_events(part: Part) -> tuple[ModelEvent, ...]:
     match part:
         case Text():
             return (ModelText(part.text),)
@@ -186,7 +188,7 @@ class _Usage(Struct):
     input_tokens_details: _InputDetails | None = None
     output_tokens_details: _OutputDetails | None = None
 
-    def counted(self) -> Usage:
+    def to_usage(self) -> Usage:
         """Return our usage."""
         details = self.input_tokens_details or _InputDetails()
         return Usage(

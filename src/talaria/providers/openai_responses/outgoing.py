@@ -8,7 +8,7 @@ from msgspec import Raw, Struct
 
 from talaria.contracts.provider import ModelRequest
 from talaria.core.messages import File, Image, Message, Part, Reasoning, Text, ToolCall, ToolResult
-from talaria.providers.base.outgoing import ConversationEncoder, note_on, reasoning_mark, wire_call_id
+from talaria.providers.base.outgoing import ConversationEncoder, describe_attachment, reasoning_mark, wire_call_id
 from talaria.providers.settings import OpenAIResponsesSettings, ResponsesQuirks
 
 PROTOCOL = "responses"
@@ -113,7 +113,7 @@ class ResponsesEncoder(ConversationEncoder[_Item]):
     def encode(self, request: ModelRequest) -> bytes:
         """Return the body of a request whose messages were added."""
         thinks = request.effort not in {"", "none"}
-        settled, loose = self.wire_messages()
+        settled, loose = self.encode_messages()
         quirks = self._settings.quirks
         return _ENCODE(
             _Body(
@@ -123,7 +123,7 @@ class ResponsesEncoder(ConversationEncoder[_Item]):
                 include=["reasoning.encrypted_content"] if thinks else None,
                 max_output_tokens=request.max_output_tokens if quirks.limits else None,
                 temperature=request.temperature if quirks.limits else None,
-                reasoning=_reasoning(request.effort, quirks),
+                reasoning=_build_reasoning(request.effort, quirks),
                 text={"format": _Format(request.output_schema)} if request.output_schema is not None else None,
                 instructions=request.system or quirks.instructions or None,
                 tools=[_Tool(tool.name, tool.description, tool.parameters) for tool in request.tools] or None,
@@ -131,49 +131,51 @@ class ResponsesEncoder(ConversationEncoder[_Item]):
             )
         )
 
-    def _wire(self, message: Message) -> Iterator[_Item]:
-        return _items(message, self._settings.quirks, self._mark)
+    def _encode_message(self, message: Message) -> Iterator[_Item]:
+        return _encode_items(message, self._settings.quirks, self._mark)
 
 
-def _reasoning(effort: str, quirks: ResponsesQuirks) -> dict[str, str] | None:
+def _build_reasoning(effort: str, quirks: ResponsesQuirks) -> dict[str, str] | None:
     if not effort:
         return None
     has_summary = quirks.summary == "auto" and effort != "none"
     return {"effort": effort, "summary": "auto"} if has_summary else {"effort": effort}
 
 
-def _items(message: Message, quirks: ResponsesQuirks, mark: str) -> Iterator[_Item]:
+def _encode_items(message: Message, quirks: ResponsesQuirks, mark: str) -> Iterator[_Item]:
     if message.role == "assistant":
-        yield from (_said(part, mark) for part in message.parts)
+        yield from (_encode_reply_part(part, mark) for part in message.parts)
         return
-    yield from (_Output(_call_id(part.call_id), part.text) for part in message.parts if isinstance(part, ToolResult))
+    yield from (
+        _Output(_limit_call_id(part.call_id), part.text) for part in message.parts if isinstance(part, ToolResult)
+    )
     spoken = [part for part in message.parts if not isinstance(part, ToolResult)]
     if spoken:
-        yield _Spoken("system" if message.role == "system" else "user", _content(spoken, quirks))
+        yield _Spoken("system" if message.role == "system" else "user", _encode_content(spoken, quirks))
 
 
-def _said(part: Part, mark: str) -> _Item:
+def _encode_reply_part(part: Part, mark: str) -> _Item:
     match part:
         case ToolCall():
-            return _Called(_call_id(part.id), part.name, part.arguments or "{}")
+            return _Called(_limit_call_id(part.id), part.name, part.arguments or "{}")
         case Reasoning():
             item_id, _, sealed = part.signature.removeprefix(mark).partition(":")
             return _Thought(item_id, [{"type": "summary_text", "text": part.text}] if part.text else [], sealed)
         case Text():
             return _Spoken("assistant", part.text)
         case Image() | File():
-            return _Spoken("assistant", note_on(part))
+            return _Spoken("assistant", describe_attachment(part))
         case ToolResult():
             raise AssertionError("after repair an assistant message has no tool result")
 
 
-def _content(parts: Iterable[Part], quirks: ResponsesQuirks) -> str | list[_Content]:
-    wire = [_part(part, quirks) for part in parts]
+def _encode_content(parts: Iterable[Part], quirks: ResponsesQuirks) -> str | list[_Content]:
+    wire = [_encode_part(part, quirks) for part in parts]
     texts = [part.text for part in wire if isinstance(part, _InputText)]
     return "\n\n".join(texts) if len(texts) == len(wire) else wire
 
 
-def _part(part: Part, quirks: ResponsesQuirks) -> _Content:
+def _encode_part(part: Part, quirks: ResponsesQuirks) -> _Content:
     match part:
         case Image() if is_shown(part, quirks):
             return _InputImage(part.source)
@@ -182,12 +184,12 @@ def _part(part: Part, quirks: ResponsesQuirks) -> _Content:
         case File() if is_shown(part, quirks):
             return _InputFile(file_url=part.source)
         case Image() | File():
-            return _InputText(note_on(part))
+            return _InputText(describe_attachment(part))
         case Text():
             return _InputText(part.text)
         case _:
             raise AssertionError("after repair only assistant and tool messages have such a part")
 
 
-def _call_id(call_id: str) -> str:
+def _limit_call_id(call_id: str) -> str:
     return wire_call_id(call_id, _CALL_ID, 32)

@@ -41,7 +41,7 @@ class BackgroundHost(Protocol):
     async def carry(self, one: Delegation) -> tuple[ChildTask, ...]:
         """Run the child tasks and return them in order once none is open; cancelling interrupts them."""
 
-    def tell(self, one: Delegation, children: tuple[ChildTask, ...]) -> str:
+    def format_report(self, one: Delegation, children: tuple[ChildTask, ...]) -> str:
         """Return the report on the children for the session."""
 
     def end(self, session_id: SessionId) -> object:
@@ -119,14 +119,14 @@ class Background:
         return begun
 
     def _start(self, one: Delegation) -> None:
-        def over(task: asyncio.Task[bool]) -> None:
+        def end_task(task: asyncio.Task[bool]) -> None:
             self._running.pop(one.key, None)
             if task.cancelled() or task.result():
                 self._wake()
 
         task = self._jobs.create_task(self._run_with_lease(one.key))
         self._running[one.key] = _RunningTask(task, stopping=one.stopped)
-        task.add_done_callback(over)
+        task.add_done_callback(end_task)
 
     def _is_ours(self, one: Delegation) -> bool:
         """Return whether to start a delegation here: an own one, or an orphaned or stopped one.
@@ -172,12 +172,10 @@ class Background:
                 self._host_runner.end(session_id)
             return False
         children = await self._host_runner.carry(one)
-        text = self._host_runner.tell(one, children)
-        return not await self._store.write(
-            lambda tx: _report_result(tx, self._with_current_session(tx, one), lease, text)
-        )
+        text = self._host_runner.format_report(one, children)
+        return not await self._store.write(lambda tx: _report_result(tx, self._update_session(tx, one), lease, text))
 
-    def _with_current_session(self, tx: Transaction, one: Delegation) -> Delegation:
+    def _update_session(self, tx: Transaction, one: Delegation) -> Delegation:
         """Return the delegation with the session to report to.
 
         What a person requested is reported in the session that is now open in their chat or terminal.

@@ -18,8 +18,8 @@ from talaria.runtime.active_session import SessionOpener, open_and_run_pending
 from talaria.runtime.delegation.task_store import (
     Delegation,
     begin_child,
-    last_turn,
     read_delegation,
+    read_last_turn,
     send_to_child,
     settle_child,
 )
@@ -90,7 +90,7 @@ class TaskRunner:
         task, key = delegation.children[number].task, delegation.key
         async with self._slots:
             try:
-                session_id = await self._write(lambda tx: begin_child(tx, key, number, _child_prompt(task)))
+                session_id = await self._write(lambda tx: begin_child(tx, key, number, _build_child_prompt(task)))
             except NotFound:
                 session_id = None
             if session_id is None:
@@ -152,7 +152,7 @@ class TaskRunner:
             except Refused:
                 pass
             else:
-                state, text = await self._store.read(lambda tx: last_turn(tx, session_id))
+                state, text = await self._store.read(lambda tx: read_last_turn(tx, session_id))
                 if state != "open":
                     return state, text
             if not await self._store.read(lambda tx: is_leased(tx, session_lease_name(session_id))):
@@ -167,13 +167,13 @@ def find_schema_problem(schema: Any) -> str:
         _compile(schema)
     except ValueError as error:
         path = _format_path("schema", getattr(error, "instance_path", ()))
-        return f"{path}: {_first_line(error)}"
+        return f"{path}: {_take_first_line(error)}"
     return ""
 
 
 def parse_answer(text: str) -> Any:
     """Return the JSON in an answer, also inside a fence or other text; raises `ValueError` if there is none."""
-    for candidate in _candidates(text):
+    for candidate in _iterate_candidates(text):
         try:
             return msgspec.json.decode(candidate)
         except (msgspec.DecodeError, RecursionError):
@@ -184,11 +184,11 @@ def parse_answer(text: str) -> Any:
 def find_mismatch(value: Any, schema: Any) -> str:
     """Return the first mismatch of a value with a usable schema, with its path; empty if it matches."""
     for error in _compile(schema).iter_errors(value):
-        return f"{_format_path('answer', error.instance_path)}: {_first_line(error)}"
+        return f"{_format_path('answer', error.instance_path)}: {_take_first_line(error)}"
     return ""
 
 
-def _candidates(text: str) -> Iterator[str]:
+def _iterate_candidates(text: str) -> Iterator[str]:
     yield text
     yield from _FENCED.findall(text)
     for opening, closing in ("{}", "[]"):
@@ -211,12 +211,12 @@ def _format_path(root: str, path: Sequence[str | int]) -> str:
     return root + "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
 
 
-def _first_line(error: Exception) -> str:
+def _take_first_line(error: Exception) -> str:
     message = str(getattr(error, "message", error)).partition("\n")[0]
     return message if len(message) <= _MAX_MESSAGE else f"{message[:_MAX_MESSAGE]}…"
 
 
-def _child_prompt(task: DelegatedTask) -> str:
+def _build_child_prompt(task: DelegatedTask) -> str:
     """Return the prompt of a child, with its schema if it has one."""
     if task.schema is None:
         return task.goal

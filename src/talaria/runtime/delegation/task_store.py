@@ -108,7 +108,7 @@ def start_in_background(tx: Transaction, requested: Delegation) -> Delegation:
         return known
     begun = structs.replace(requested, handle=handle_of(requested.key))
     _save(tx, begun)
-    _save(tx, structs.replace(begun, key=_background_key(begun.session_id, begun.handle)))
+    _save(tx, structs.replace(begun, key=_build_background_key(begun.session_id, begun.handle)))
     tx.notify(DELEGATIONS)
     return begun
 
@@ -116,7 +116,7 @@ def start_in_background(tx: Transaction, requested: Delegation) -> Delegation:
 def queue_in_background(tx: Transaction, requested: Delegation) -> str:
     """Store a background delegation that a person requested, and return its handle."""
     handle = handle_of(requested.key)
-    _save(tx, structs.replace(requested, key=_background_key(requested.session_id, handle), handle=handle))
+    _save(tx, structs.replace(requested, key=_build_background_key(requested.session_id, handle), handle=handle))
     tx.notify(DELEGATIONS)
     return handle
 
@@ -144,7 +144,7 @@ def ask_to_stop(tx: Transaction, session_id: SessionId, handle: str) -> Delegati
 
     Raises `NotFound` if there is none with this handle.
     """
-    found = read_delegation(tx, _background_key(session_id, handle))
+    found = read_delegation(tx, _build_background_key(session_id, handle))
     if found is None:
         raise NotFound(f"There is no background task `{handle}`. `/background` lists them.")
     _save(tx, structs.replace(found, stopped=True))
@@ -219,7 +219,7 @@ def end_child(tx: Transaction, session_id: SessionId) -> list[SessionId]:
             results = [ToolResult(call.id, STOPPED, failed=True) for call in unanswered]
             tx.messages.append(session_id, [make_results_message(results, datetime.now(UTC))])
         tx.turns.end(turn.id, "stopped")
-    tx.inbox.settle([item.id for item in tx.inbox.unsettled(session_id)])
+    tx.inbox.settle([item.id for item in tx.inbox.list_unsettled(session_id)])
     _archive_session(tx, session_id)
     return ended
 
@@ -230,7 +230,7 @@ def end_delegated_calls(tx: Transaction, session_id: SessionId) -> list[SessionI
     return [ended for one in found for ended in remove_delegation(tx, one)]
 
 
-def last_turn(tx: Transaction, session_id: SessionId) -> tuple[ChildState, str]:
+def read_last_turn(tx: Transaction, session_id: SessionId) -> tuple[ChildState, str]:
     """Return the state of a child's last turn, and its text."""
     turns = tx.turns.find(session_id, limit=1)
     if not turns:
@@ -249,10 +249,10 @@ def last_turn(tx: Transaction, session_id: SessionId) -> tuple[ChildState, str]:
             return "failed", " ".join(filter(None, (turn.error, said)))
 
 
-def delegated_usage(tx: Transaction, session_id: SessionId) -> list[Usage]:
+def read_delegated_usage(tx: Transaction, session_id: SessionId) -> list[Usage]:
     """Return the usage of each descendant session."""
     children = tx.sessions.find(SessionFilter(source=SOURCE, parent_id=session_id, archived=None, limit=None))
-    return [usage for child in children for usage in (child.usage, *delegated_usage(tx, child.id))]
+    return [usage for child in children for usage in (child.usage, *read_delegated_usage(tx, child.id))]
 
 
 def _create_session(tx: Transaction, known: Delegation) -> SessionId:
@@ -301,7 +301,7 @@ def _is_background(delegation: Delegation) -> bool:
     return delegation.key.startswith(_BACKGROUND)
 
 
-def _background_key(session_id: SessionId, handle: str) -> str:
+def _build_background_key(session_id: SessionId, handle: str) -> str:
     return f"{_BACKGROUND}{session_id}:{handle}"
 
 

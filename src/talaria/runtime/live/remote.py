@@ -105,7 +105,7 @@ class RemoteAnswers:
         self._start(self._send(AnswerQuestion(question_id, text)))
         return True
 
-    async def closed(self, question_id: str) -> None:
+    async def wait_until_closed(self, question_id: str) -> None:
         """Wait until a question is reported as closed."""
         if not self._over:
             await self._open.setdefault(question_id, asyncio.Event()).wait()

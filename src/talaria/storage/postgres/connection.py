@@ -129,7 +129,7 @@ class PostgresSearch:
         )
         return make_hits(self._sql, self._snippets.mark, parsed, [(number, score) for number, score in rows])
 
-    def unindexed(self) -> int:
+    def count_unindexed(self) -> int:
         """Return 0: messages are indexed when they are stored."""
         return 0
 
@@ -153,8 +153,8 @@ def translate_error(error: psycopg.Error, server: str) -> StoreError:
     """Return a `StoreError` whose message tells the user what to do."""
     for engine_error, store_error, advice in _ERROR_MAP:
         if isinstance(error, engine_error):
-            return store_error(f"{server} {advice} ({_first_line(error)})")
-    return StoreError(f"{server}: {_first_line(error)}")
+            return store_error(f"{server} {advice} ({_take_first_line(error)})")
+    return StoreError(f"{server}: {_take_first_line(error)}")
 
 
 class NotificationChannel(Struct, frozen=True):
@@ -351,7 +351,7 @@ def _format_term(term: SearchTerm) -> str:
     return " <-> ".join(words) + (":*" if term.prefix else "")
 
 
-def _first_line(error: psycopg.Error) -> str:
+def _take_first_line(error: psycopg.Error) -> str:
     return str(error).strip().partition("\n")[0]
 
 

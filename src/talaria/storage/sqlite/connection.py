@@ -122,7 +122,7 @@ class SqliteSearch:
         scored.sort(key=lambda pair: (-pair[1], -pair[0]))
         return make_hits(self._sql, self._snippets.mark, parsed, scored[: query.limit])
 
-    def unindexed(self) -> int:
+    def count_unindexed(self) -> int:
         """Return the number of stored messages that are not indexed yet."""
         row = self._sql.row("SELECT count(*) FROM arrivals WHERE number > (SELECT arrival FROM indexed)")
         return int(row[0]) if row else 0

@@ -51,7 +51,7 @@ class PollSchedule:
         self._was_asleep = now >= self._awake_until
         return self._was_asleep
 
-    def looked(self, now: float, *, wakeup: bool, found: bool) -> None:
+    def record_poll(self, now: float, *, wakeup: bool, found: bool) -> None:
         """Record a poll: whether the watch reported a write before it, and whether it found a commit."""
         self.pause = _MIN_PAUSE if self._was_asleep else min(2 * self.pause, self._every)
         if wakeup:
@@ -227,7 +227,9 @@ class _CommitWatcher:
                     self._period.wait(schedule.pause)
                     wakeup = inotify_watch.has_changed()
                 found = self._poll()
-                schedule.looked(time.monotonic(), wakeup=wakeup or (found and inotify_watch.has_changed()), found=found)
+                schedule.record_poll(
+                    time.monotonic(), wakeup=wakeup or (found and inotify_watch.has_changed()), found=found
+                )
 
     def _poll(self) -> bool:
         found = self._changes.look()

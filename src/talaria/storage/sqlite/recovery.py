@@ -227,9 +227,9 @@ def recover(path: Path, clock: Clock | None = None) -> Recovery:
     try:
         files = RepairFiles(path)
         files.build(_fill_replacement)
-        kept, report = files.swap(now)
+        damaged, report = files.swap(now)
         CheckRecord(path).write("sound", now)
-        return Recovery(kept, report.sessions, report.messages, report.lost_messages, report.lost_rows)
+        return Recovery(damaged, report.sessions, report.messages, report.lost_messages, report.lost_rows)
     except apsw.Error as error:
         raise _make_error(translate_error(error, str(path)), path) from error
     except OSError as error:

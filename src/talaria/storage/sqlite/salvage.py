@@ -167,7 +167,7 @@ class _Pages:
         found: set[int] = set()
         trunk = int.from_bytes(self._content[_FIRST_FREE_PAGE : _FIRST_FREE_PAGE + 4])
         while 1 < trunk <= self.count and trunk not in found:
-            page = self._page(trunk)
+            page = self._read_page(trunk)
             count = min(int.from_bytes(page[4:8]), self._size // 4 - 2)
             found |= {trunk, *(one for (one,) in struct.iter_unpack(">I", page[8 : 8 + 4 * count]))}
             trunk = int.from_bytes(page[:4])
@@ -175,7 +175,7 @@ class _Pages:
 
     def cells(self, number: int) -> list[int]:
         """Return the offsets of the cells on a page; empty unless it is a table leaf."""
-        page, start = self._page(number), _FIRST_PAGE_HEADER if number == 1 else 0
+        page, start = self._read_page(number), _FIRST_PAGE_HEADER if number == 1 else 0
         if page[start] != _TABLE_LEAF:
             return []
         count = int.from_bytes(page[start + 3 : start + 5])
@@ -187,7 +187,7 @@ class _Pages:
 
         Raises `ValueError` or `IndexError` for a damaged record.
         """
-        page = self._page(number)
+        page = self._read_page(number)
         length, offset = _read_varint(page, offset)
         key, offset = _read_varint(page, offset)
         if not 0 <= length <= len(self._content):
@@ -196,7 +196,7 @@ class _Pages:
         chunks = [page[offset : offset + local]]
         spilled = int.from_bytes(page[offset + local : offset + local + 4]) if local < length else 0
         while spilled and len(chunks) <= length // (self._size - 4) + 1:
-            page = self._page(spilled)
+            page = self._read_page(spilled)
             chunks.append(page[4:])
             spilled = int.from_bytes(page[:4])
         record = b"".join(chunks)
@@ -204,7 +204,7 @@ class _Pages:
             raise ValueError("the record is cut short")
         return key, record[:length]
 
-    def _page(self, number: int) -> bytes:
+    def _read_page(self, number: int) -> bytes:
         if not 1 <= number <= self.count:
             raise IndexError(number)
         return self._content[(number - 1) * self._size : number * self._size]

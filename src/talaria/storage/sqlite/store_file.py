@@ -87,7 +87,7 @@ class OriginalFile:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._identity = _identity(path)
+        self._identity = _read_identity(path)
         # O_PATH does not open the file: closing an ordinary descriptor would release SQLite's locks.
         self._descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC) if hasattr(os, "O_PATH") else -1
         self._rescued = ""
@@ -95,7 +95,7 @@ class OriginalFile:
     def check(self) -> None:
         """Raise `StoreGone` if the path no longer leads to this file; writes to it would be lost."""
         with suppress(OSError):
-            if _identity(self._path) == self._identity:
+            if _read_identity(self._path) == self._identity:
                 self._rescued = ""
                 return
         raise StoreGone(self._describe())
@@ -274,7 +274,7 @@ def _lock(descriptor: int, kind: int, patience: float) -> None:
             time.sleep(_PAUSE)
 
 
-def _identity(path: Path) -> tuple[int, int]:
+def _read_identity(path: Path) -> tuple[int, int]:
     found = path.stat()
     return found.st_dev, found.st_ino
 

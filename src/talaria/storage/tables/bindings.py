@@ -185,12 +185,12 @@ class HandoffsTable:
 
     def list_pending_handoffs(self) -> list[PendingHandoff]:
         """Return the pending handoffs, oldest request first."""
-        rows = [row for row in self._list("pending") if _to_progress(row).is_active(self._sql.now)]
+        rows = [row for row in self._list_by_state("pending") if _to_progress(row).is_active(self._sql.now)]
         return [_to_handoff(row) for row in rows]
 
     def list_lapsed_handoffs(self) -> list[PendingHandoff]:
         """Return running handoffs whose worker is dead or whose claim has lapsed, oldest request first."""
-        rows = [row for row in self._list("running") if _to_progress(row).has_lapsed(self._sql.now)]
+        rows = [row for row in self._list_by_state("running") if _to_progress(row).has_lapsed(self._sql.now)]
         return [_to_handoff(row) for row in rows]
 
     def claim_handoff(self, session_id: SessionId, life: timedelta = CLAIM_LIFE) -> bool:
@@ -254,7 +254,7 @@ class HandoffsTable:
     def _update(self, session_id: SessionId, assignments: str, *values: Value) -> None:
         self._sql.run(f"UPDATE handoffs SET {assignments} WHERE session_id = ?", (*values, session_id))
 
-    def _list(self, state: HandoffStatus) -> list[Row]:
+    def _list_by_state(self, state: HandoffStatus) -> list[Row]:
         return self._sql.rows(
             f"{_SELECT} WHERE {_UNFINISHED} AND state = ? ORDER BY requested_at, sessions.number", (state,)
         )

@@ -131,7 +131,7 @@ class InboxTable:
             "UPDATE inbox SET state = 'waiting', turn_id = NULL WHERE turn_id = ? AND state = 'taken'", (turn_id,)
         )
 
-    def unsettled(self, session_id: SessionId | None = None) -> list[InboxItem]:
+    def list_unsettled(self, session_id: SessionId | None = None) -> list[InboxItem]:
         """Return the waiting and taken messages of one session, or of all.
 
         Highest priority first, then oldest first.
@@ -213,7 +213,7 @@ class OutboxTable:
             for item in map(_to_outbox_item, due)
         ]
 
-    def sent(self, item_id: int, reference: str) -> bool:
+    def mark_sent(self, item_id: int, reference: str) -> bool:
         """Mark an item as sent, with the network's reference; ``False`` if another worker has claimed it."""
         return self._settle(item_id, "state = 'sent', reference = ?, settled_at = ?", (reference, self._sql.now))
 

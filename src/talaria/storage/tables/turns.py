@@ -114,7 +114,7 @@ class TurnsTable:
     ) -> list[Turn]:
         """Return turns, oldest first; with a ``limit`` only the newest."""
         if running:
-            found = self._running(session_id)
+            found = self._list_running(session_id)
             return found[-limit:] if limit is not None else found
         where, session_values = ("WHERE session_id = ? ", [session_id]) if session_id else ("", [])
         limit_clause, limit_values = (" LIMIT ?", [limit]) if limit is not None else ("", [])
@@ -124,7 +124,7 @@ class TurnsTable:
         )
         return [_to_turn(row) for row in reversed(rows)]
 
-    def _running(self, session_id: SessionId | None) -> list[Turn]:
+    def _list_running(self, session_id: SessionId | None) -> list[Turn]:
         """Return the running turns, oldest first.
 
         There are few, so sorting them here is cheaper than a sort in the engine.
@@ -199,7 +199,7 @@ class LedgerTable:
             self._sql.run("UPDATE accounts SET spent = spent + ? WHERE name = ?", (spent, account))
         self._sql.run("DELETE FROM holds WHERE id = ?", (hold.id,))
 
-    def spent(self, account: str) -> int:
+    def read_spent(self, account: str) -> int:
         """Return the total amount spent on an account."""
         row = self._sql.row("SELECT spent FROM accounts WHERE name = ?", (account,))
         return int(row[0]) if row else 0

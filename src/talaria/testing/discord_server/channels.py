@@ -178,9 +178,9 @@ def message_to_wire(post: Post, me: Person) -> dict[str, Any]:
             "channel_id": post.forwarded.channel.id,
             "message_id": post.forwarded.id,
         }
-        kept = ("type", "content", "mentions", "mention_roles", "attachments", "embeds", "timestamp")
+        copied = ("type", "content", "mentions", "mention_roles", "attachments", "embeds", "timestamp")
         whole = message_to_wire(post.forwarded, me)
-        snapshot = {name: whole[name] for name in (*kept, "edited_timestamp", "flags", "components")}
+        snapshot = {name: whole[name] for name in (*copied, "edited_timestamp", "flags", "components")}
         shown["message_snapshots"] = [{"message": snapshot}]
     if reactions := {emoji: people for emoji, people in post.reactions.items() if people}:
         shown["reactions"] = [_reaction_to_wire(emoji, people, me) for emoji, people in reactions.items()]

@@ -112,7 +112,7 @@ async def get_roles(world: World, request: Request) -> Answer:
 
 async def get_message(world: World, request: Request) -> Answer:
     """Show a message."""
-    return 200, message_to_wire(world.post(*_target(world, request)), world.me)
+    return 200, message_to_wire(world.post(*_find_target(world, request)), world.me)
 
 
 async def get_messages(world: World, request: Request) -> Answer:
@@ -149,7 +149,7 @@ async def create_message(world: World, request: Request) -> Answer:
 
 async def edit_message(world: World, request: Request) -> Answer:
     """Change a message of the bot."""
-    post = world.post(*_target(world, request))
+    post = world.post(*_find_target(world, request))
     form = parse_form(request.body, EditMessage)
     if post.author is not world.me:
         raise DiscordRefusal(403, 50005, "Cannot edit a message authored by another user")
@@ -167,7 +167,7 @@ async def edit_message(world: World, request: Request) -> Answer:
 
 async def delete_message(world: World, request: Request) -> Answer:
     """Remove a message."""
-    channel, post_id = _target(world, request)
+    channel, post_id = _find_target(world, request)
     channel.posts.remove(world.post(channel, post_id))
     world.changed()
     return 204, None
@@ -182,7 +182,7 @@ async def show_typing(world: World, request: Request) -> Answer:
 
 async def add_reaction(world: World, request: Request) -> Answer:
     """Let the bot mark a message."""
-    post, emoji = world.post(*_target(world, request)), request.path["emoji_name"]
+    post, emoji = world.post(*_find_target(world, request)), request.path["emoji_name"]
     if emoji.isascii():
         raise unknown("Emoji")
     people = post.reactions.setdefault(emoji, [])
@@ -195,7 +195,7 @@ async def add_reaction(world: World, request: Request) -> Answer:
 
 async def remove_reaction(world: World, request: Request) -> Answer:
     """Let the bot take its mark away."""
-    post, emoji = world.post(*_target(world, request)), request.path["emoji_name"]
+    post, emoji = world.post(*_find_target(world, request)), request.path["emoji_name"]
     if world.me.id in post.reactions.get(emoji, []):
         post.reactions[emoji].remove(world.me.id)
     world.changed()
@@ -223,7 +223,7 @@ async def open_thread(world: World, request: Request) -> Answer:
 
 async def open_thread_on(world: World, request: Request) -> Answer:
     """Open a thread on a message; the thread has the id of that."""
-    channel, post_id = _target(world, request)
+    channel, post_id = _find_target(world, request)
     world.post(channel, post_id)
     form = parse_form(request.body, CreateThread)
     if channel.type == DIRECT or channel.is_thread:
@@ -283,7 +283,7 @@ async def delete_response(world: World, request: Request) -> Answer:
     return 204, None
 
 
-def _target(world: World, request: Request) -> tuple[StoredChannel, str]:
+def _find_target(world: World, request: Request) -> tuple[StoredChannel, str]:
     return world.channel(request.path["channel_id"]), request.path["message_id"]
 
 

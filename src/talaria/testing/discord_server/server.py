@@ -169,7 +169,7 @@ class DiscordServer:
         self.calls.append(Call(request.method, path, body, status, answer))
         headers = {"Via": "1.1 loopback"}
         if status == 429:
-            headers |= {"Retry-After": str(answer["retry_after"]), "X-RateLimit-Scope": _scope(answer)}
+            headers |= {"Retry-After": str(answer["retry_after"]), "X-RateLimit-Scope": _choose_scope(answer)}
         else:
             headers |= limit_headers | {"X-RateLimit-Reset": "1", "X-RateLimit-Bucket": method.__name__}
         if status == 204:
@@ -233,5 +233,5 @@ async def _read(request: web.Request) -> Request:
     return Request(dict(request.match_info), dict(request.query), body, uploads)
 
 
-def _scope(answer: dict[str, Any]) -> str:
+def _choose_scope(answer: dict[str, Any]) -> str:
     return "global" if answer["global"] else "user"

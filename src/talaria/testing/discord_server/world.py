@@ -50,7 +50,7 @@ class World:
         self.typing: list[str] = []
         self.nonces: dict[str, Post] = {}
         self._changed = asyncio.Event()
-        gateway.greeting, gateway.changed = self._greeting, self.changed
+        gateway.greeting, gateway.changed = self._make_greeting, self.changed
 
     def person(self, name: str) -> Person:
         """Return the person of that name."""
@@ -135,7 +135,7 @@ class World:
             while not holds():
                 await self._changed.wait()
 
-    def _greeting(self) -> list[tuple[str, Any]]:
+    def _make_greeting(self) -> list[tuple[str, Any]]:
         inside = [channel for channel in self.channels.values() if channel.guild_id]
         channels = [channel.wire() for channel in inside if not channel.is_thread]
         threads = [channel.wire() for channel in inside if channel.is_thread]

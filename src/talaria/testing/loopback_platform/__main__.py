@@ -13,12 +13,12 @@ from talaria.testing.loopback_platform import CHATTY, LoopbackNetwork
 def main() -> None:
     """Print the address on the first line, then serve clients."""
     try:
-        asyncio.run(_serve(_parser().parse_args()))
+        asyncio.run(_serve(_make_parser().parse_args()))
     except KeyboardInterrupt:
         sys.exit(130)
 
 
-def _parser() -> argparse.ArgumentParser:
+def _make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m talaria.testing.loopback_platform", description=__doc__)
     parser.add_argument("--port", type=int, default=0, help="the port on loopback; a free one if not given")
     parser.add_argument("--token", default="", help="the token that accounts log in with")

@@ -76,7 +76,7 @@ class LoopbackConnection:
             case Done():
                 return answer
             case Failed():
-                raise _error(answer)
+                raise _make_error(answer)
             case _:
                 raise Unreachable(f"an answer was expected, not {type(answer).__name__}")
 
@@ -92,7 +92,7 @@ class LoopbackConnection:
         """Return the next line, or raise `Unreachable` when none comes in time."""
         try:
             async with asyncio.timeout(patience):
-                while (found := self._next()) is None:
+                while (found := self._take_answer()) is None:
                     await self._read_more()
         except TimeoutError as error:
             raise Unreachable(f"the network sent nothing for {patience:g} s") from error
@@ -103,11 +103,11 @@ class LoopbackConnection:
     def take_received(self, most: int) -> list[Answer]:
         """Return the lines that are here already, so many at most."""
         found: list[Answer] = []
-        while len(found) < most and (one := self._next()) is not None:
+        while len(found) < most and (one := self._take_answer()) is not None:
             found.append(one)
         return found
 
-    def _next(self) -> Answer | None:
+    def _take_answer(self) -> Answer | None:
         end = self._buffer.find(b"\n", self._searched)
         if end < 0:
             self._searched = len(self._buffer)
@@ -320,7 +320,7 @@ class _IncomingStream(BatchedUpdates):
         return arrived.incoming
 
 
-def _error(failed: Failed) -> PlatformError:
+def _make_error(failed: Failed) -> PlatformError:
     match failed.trouble:
         case "refuse":
             return Rejected(failed.text)

@@ -56,7 +56,7 @@ class Ledger:
 
     def say(self, message: Say) -> str:
         """Let something arrive for the account and return its id."""
-        external_id = message.external_id or self._next()
+        external_id = message.external_id or self._make_id()
         for attachment, data in zip(message.attachments, message.data, strict=True):
             self._files[attachment.reference] = data
         incoming = Incoming(
@@ -143,18 +143,18 @@ class Ledger:
             case MakeThread(chat_id, name):
                 if not self.abilities.threads:
                     return Failed("refuse", "there are no threads here")
-                thread_id_made = self._next()
+                thread_id_made = self._make_id()
                 self._record("thread", Address("", chat_id, "thread", thread_id_made), text=name)
                 return Done(thread_id_made)
             case Receive():
                 return Done()
 
     def _post(self, post: Post) -> Done | Failed:
-        problem = self._find_text_problem(post.text) or self._too_large(post)
+        problem = self._find_text_problem(post.text) or self._find_excess(post)
         if problem:
             return problem
         known = self._keys.get(post.key) if self.abilities.idempotent else None
-        message_id = known or self._next()
+        message_id = known or self._make_id()
         self._keys[post.key] = message_id
         record = self._record(
             "repeat" if known else "post",
@@ -186,7 +186,7 @@ class Ledger:
             return Failed("refuse", "the message is too long")
         return None
 
-    def _too_large(self, post: Post) -> Failed | None:
+    def _find_excess(self, post: Post) -> Failed | None:
         if any(len(file.data) > self.abilities.file_limit for file in post.files):
             return Failed("refuse", "the file is too large")
         if not post.text.strip() and not post.files:
@@ -199,7 +199,7 @@ class Ledger:
         self.records.append(record)
         return record
 
-    def _next(self) -> str:
+    def _make_id(self) -> str:
         self._numbers += 1
         return str(self._numbers)
 

@@ -112,7 +112,7 @@ class LoopbackNetwork:
         addressed: bool = True,
     ) -> str:
         """Let a person write something, delivered so many times, and return its id; ``at`` is now by default."""
-        address, person = _chat_address(chat, sender), Sender(sender, sender)
+        address, person = _to_address(chat, sender), Sender(sender, sender)
         message = Say(address=address, sender=person, text=text, deliveries=deliveries, at=at, addressed=addressed)
         return self._say(message)
 
@@ -129,7 +129,7 @@ class LoopbackNetwork:
         """Let a person send a file, delivered so many times, and return the id of the message."""
         return self._say(
             Say(
-                address=_chat_address(chat, sender),
+                address=_to_address(chat, sender),
                 sender=Sender(sender, sender),
                 text=text,
                 attachments=(attachment,),
@@ -143,7 +143,7 @@ class LoopbackNetwork:
     ) -> str:
         """Let a person press a button below a message, or react to it, and return its id."""
         message = Say(
-            address=_chat_address(chat, sender),
+            address=_to_address(chat, sender),
             sender=Sender(sender, sender),
             button=value,
             reaction=reaction,
@@ -221,7 +221,7 @@ class LoopbackNetwork:
             self._ledger.notify()
 
 
-def _chat_address(chat: str | Address, sender: str) -> Address:
+def _to_address(chat: str | Address, sender: str) -> Address:
     return chat if isinstance(chat, Address) else Address("loopback", chat, user_id=sender)
 
 
@@ -246,7 +246,7 @@ class Client:
         while request := await self._request():
             match request:
                 case Say() | SetFaults() | Drop() | ReadRecords():
-                    await self._write(await self._control(request))
+                    await self._write(await self._run_control(request))
                 case Confirm():
                     pass
                 case Receive():
@@ -352,7 +352,7 @@ class Client:
             self._ledger.unconfirmed.pop(request.external_id, None)
             self._ledger.notify()
 
-    async def _control(self, request: Say | SetFaults | Drop | ReadRecords) -> Answer:
+    async def _run_control(self, request: Say | SetFaults | Drop | ReadRecords) -> Answer:
         match request:
             case Say():
                 message = self._ledger.say(request)

@@ -10,12 +10,12 @@ from talaria.testing.model_server import Answer, Instant, ModelServer, Received,
 def main() -> None:
     """Print the address on the first line, then serve clients."""
     try:
-        asyncio.run(_serve(_parser().parse_args()))
+        asyncio.run(_serve(_make_parser().parse_args()))
     except KeyboardInterrupt:
         sys.exit(130)
 
 
-def _parser() -> argparse.ArgumentParser:
+def _make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m talaria.testing.model_server", description=__doc__)
     parser.add_argument("--port", type=int, default=0, help="the port on loopback; a free one if not given")
     parser.add_argument("--reply", default="Hello from the scripted model.", help="what to answer")
@@ -26,7 +26,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 async def _serve(options: argparse.Namespace) -> None:
-    fixed = _fixed_answer(options)
+    fixed = _make_answer(options)
     async with ModelServer(port=options.port) as server:
 
         def answer(received: Received) -> Answer:
@@ -39,7 +39,7 @@ async def _serve(options: argparse.Namespace) -> None:
         await asyncio.Event().wait()
 
 
-def _fixed_answer(options: argparse.Namespace) -> Answer:
+def _make_answer(options: argparse.Namespace) -> Answer:
     if options.pause:
         return Say(options.reply, chunks=options.chunks, pause=options.pause)
     return Instant(options.reply, chunks=options.chunks or len(options.reply.split()))

@@ -38,25 +38,25 @@ class AnthropicWire:
         """Return the reply as one body."""
         content: list[Json] = []
         if say.reasoning:
-            content.append({"type": "thinking", "thinking": say.reasoning, "signature": _signature(say.reasoning)})
+            content.append({"type": "thinking", "thinking": say.reasoning, "signature": _make_signature(say.reasoning)})
         if say.text:
             content.append({"type": "text", "text": say.text})
-        content += [{**_tool_use(call), "input": _parse_arguments(call.written)} for call in say.calls]
+        content += [{**_make_tool_use(call), "input": _parse_arguments(call.written)} for call in say.calls]
         tokens = say.tokens(exchange.prompt_bytes)
-        return {**_message(exchange, tokens), "content": content, "stop_reason": _STOPS[say.ending]}
+        return {**_make_message(exchange, tokens), "content": content, "stop_reason": _STOPS[say.ending]}
 
     def frames(self, say: Say, exchange: Exchange) -> Iterator[Frame]:
         """Yield the reply as a stream."""
         tokens = say.tokens(exchange.prompt_bytes)
-        start = _message(exchange, tokens)
-        start["usage"] = {**_usage(tokens), "output_tokens": 1}
-        yield _event({"type": "message_start", "message": start})
-        yield _event({"type": "ping"})
-        for index, block in enumerate(_blocks(say)):
-            yield from _block_frames(index, *block)
+        start = _make_message(exchange, tokens)
+        start["usage"] = {**_make_usage(tokens), "output_tokens": 1}
+        yield _make_event({"type": "message_start", "message": start})
+        yield _make_event({"type": "ping"})
+        for index, block in enumerate(_iterate_blocks(say)):
+            yield from _iterate_block_frames(index, *block)
         stop = {"stop_reason": _STOPS[say.ending], "stop_sequence": None}
-        yield _event({"type": "message_delta", "delta": stop, "usage": _usage(tokens)})
-        yield _event({"type": "message_stop"})
+        yield _make_event({"type": "message_delta", "delta": stop, "usage": _make_usage(tokens)})
+        yield _make_event({"type": "message_stop"})
 
     def error(self, fail: Fail, request_id: str) -> Json:
         """Return the body of an error."""
@@ -66,7 +66,7 @@ class AnthropicWire:
 
     def stream_error(self, fail: Fail, exchange: Exchange, number: int) -> Frame:
         """Return an error that comes inside a stream."""
-        return _event(self.error(fail, exchange.id))
+        return _make_event(self.error(fail, exchange.id))
 
     def models(self, names: Sequence[str]) -> Json:
         """Return the body that lists models."""
@@ -80,32 +80,32 @@ class AnthropicWire:
 _Block = tuple[Json, list[Json]]
 
 
-def _blocks(say: Say) -> Iterator[_Block]:
+def _iterate_blocks(say: Say) -> Iterator[_Block]:
     """Yield each content block of a reply as it starts, and the deltas that fill it."""
     if say.reasoning:
         deltas: list[Json] = [{"type": "thinking_delta", "thinking": piece} for piece in say.pieces(say.reasoning)]
-        deltas.append({"type": "signature_delta", "signature": _signature(say.reasoning)})
+        deltas.append({"type": "signature_delta", "signature": _make_signature(say.reasoning)})
         yield {"type": "thinking", "thinking": "", "signature": ""}, deltas
     if say.text:
         yield {"type": "text", "text": ""}, [{"type": "text_delta", "text": piece} for piece in say.pieces(say.text)]
     for call in say.calls:
         pieces = ["", *say.argument_pieces(call)]
-        yield _tool_use(call), [{"type": "input_json_delta", "partial_json": piece} for piece in pieces]
+        yield _make_tool_use(call), [{"type": "input_json_delta", "partial_json": piece} for piece in pieces]
 
 
-def _block_frames(index: int, block: Json, deltas: Sequence[Json]) -> Iterator[Frame]:
-    yield _event({"type": "content_block_start", "index": index, "content_block": block})
+def _iterate_block_frames(index: int, block: Json, deltas: Sequence[Json]) -> Iterator[Frame]:
+    yield _make_event({"type": "content_block_start", "index": index, "content_block": block})
     for delta in deltas:
         carries = delta["type"] != "signature_delta" and delta.get("partial_json") != ""
-        yield _event({"type": "content_block_delta", "index": index, "delta": delta}, piece=carries)
-    yield _event({"type": "content_block_stop", "index": index})
+        yield _make_event({"type": "content_block_delta", "index": index, "delta": delta}, piece=carries)
+    yield _make_event({"type": "content_block_stop", "index": index})
 
 
-def _event(data: Json, *, piece: bool = False) -> Frame:
+def _make_event(data: Json, *, piece: bool = False) -> Frame:
     return event(data, name=str(data["type"]), piece=piece)
 
 
-def _message(exchange: Exchange, tokens: Tokens) -> dict[str, object]:
+def _make_message(exchange: Exchange, tokens: Tokens) -> dict[str, object]:
     return {
         "id": f"msg_{exchange.id}",
         "type": "message",
@@ -114,11 +114,11 @@ def _message(exchange: Exchange, tokens: Tokens) -> dict[str, object]:
         "content": [],
         "stop_reason": None,
         "stop_sequence": None,
-        "usage": _usage(tokens),
+        "usage": _make_usage(tokens),
     }
 
 
-def _tool_use(call: Ask) -> dict[str, object]:
+def _make_tool_use(call: Ask) -> dict[str, object]:
     return {"type": "tool_use", "id": call.id_like("toolu_"), "name": call.name, "input": {}}
 
 
@@ -130,11 +130,11 @@ def _parse_arguments(arguments: str) -> object:
         return arguments
 
 
-def _signature(reasoning: str) -> str:
+def _make_signature(reasoning: str) -> str:
     return base64.b64encode(hashlib.sha256(reasoning.encode()).digest()).decode()
 
 
-def _usage(tokens: Tokens) -> dict[str, object]:
+def _make_usage(tokens: Tokens) -> dict[str, object]:
     return {
         "input_tokens": tokens.input,
         "cache_creation_input_tokens": tokens.cache_write,

@@ -45,7 +45,7 @@ class Received:
         turns = body.get("messages", body.get("input", ()))
         if isinstance(turns, str):
             return turns
-        user_messages = [_content_text(turn.get("content")) for turn in turns if turn.get("role") == "user"]
+        user_messages = [_join_content(turn.get("content")) for turn in turns if turn.get("role") == "user"]
         return next((texts for texts in reversed(user_messages) if texts), "")
 
 
@@ -284,7 +284,7 @@ def model_unknown() -> VendorFail:
     return VendorFail(missing, missing, Fail(404, message="model: no such model"))
 
 
-def _content_text(content: object) -> str:
+def _join_content(content: object) -> str:
     if isinstance(content, str):
         return content
     parts = content if isinstance(content, list) else []

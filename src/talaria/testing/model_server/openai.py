@@ -33,30 +33,30 @@ class ChatWire:
         if say.reasoning:
             message["reasoning_content"] = say.reasoning
         if say.calls:
-            message["tool_calls"] = [_call(call) for call in say.calls]
+            message["tool_calls"] = [_make_call(call) for call in say.calls]
         choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": _STOPS[say.ending]}
-        usage = _usage(say.tokens(exchange.prompt_bytes))
-        return {**_head(exchange, "chat.completion"), "choices": [choice], "usage": usage}
+        usage = _make_usage(say.tokens(exchange.prompt_bytes))
+        return {**_make_head(exchange, "chat.completion"), "choices": [choice], "usage": usage}
 
     def frames(self, say: Say, exchange: Exchange) -> Iterator[Frame]:
         """Yield the reply as a stream."""
-        head = _head(exchange, "chat.completion.chunk") | ({"usage": None} if exchange.options.wants_usage else {})
-        yield _chunk(
+        head = _make_head(exchange, "chat.completion.chunk") | ({"usage": None} if exchange.options.wants_usage else {})
+        yield _make_chunk(
             head, {"role": "assistant", "content": None if say.calls and not say.text else "", "refusal": None}
         )
         for piece in say.pieces(say.reasoning):
-            yield _chunk(head, {"reasoning_content": piece}, piece=True)
+            yield _make_chunk(head, {"reasoning_content": piece}, piece=True)
         for piece in say.pieces(say.text):
-            yield _chunk(head, {"content": piece}, piece=True)
+            yield _make_chunk(head, {"content": piece}, piece=True)
         for index, call in enumerate(say.calls):
-            opening = {"index": index, **_call(call, arguments="")}
-            yield _chunk(head, {"tool_calls": [opening]})
+            opening = {"index": index, **_make_call(call, arguments="")}
+            yield _make_chunk(head, {"tool_calls": [opening]})
             for piece in say.argument_pieces(call):
                 delta = {"index": index, "function": {"arguments": piece}}
-                yield _chunk(head, {"tool_calls": [delta]}, piece=True)
-        yield _chunk(head, {}, finish=_STOPS[say.ending])
+                yield _make_chunk(head, {"tool_calls": [delta]}, piece=True)
+        yield _make_chunk(head, {}, finish=_STOPS[say.ending])
         if exchange.options.wants_usage:
-            yield event({**head, "choices": [], "usage": _usage(say.tokens(exchange.prompt_bytes))})
+            yield event({**head, "choices": [], "usage": _make_usage(say.tokens(exchange.prompt_bytes))})
         yield _DONE
 
     def error(self, fail: Fail, request_id: str) -> Json:
@@ -84,11 +84,13 @@ class ResponsesWire:
 
     def whole(self, say: Say, exchange: Exchange) -> Json:
         """Return the reply as one body."""
-        return _ended(_response(exchange), say, [item.done for item in _items(say, exchange)], exchange.prompt_bytes)
+        return _complete_response(
+            _make_response(exchange), say, [item.done for item in _iterate_items(say, exchange)], exchange.prompt_bytes
+        )
 
     def frames(self, say: Say, exchange: Exchange) -> Iterator[Frame]:
         """Yield the reply as a stream, its events numbered in order."""
-        for number, (data, piece) in enumerate(_events(say, exchange)):
+        for number, (data, piece) in enumerate(_iterate_events(say, exchange)):
             yield event({**data, "sequence_number": number}, name=str(data["type"]), piece=piece)
 
     def error(self, fail: Fail, request_id: str) -> Json:
@@ -99,7 +101,7 @@ class ResponsesWire:
         """Return an error that comes inside a stream."""
         error = error_object(fail)
         reason = {"code": error["code"] or error["type"], "message": error["message"]}
-        failed = {**_response(exchange), "status": "failed", "error": reason}
+        failed = {**_make_response(exchange), "status": "failed", "error": reason}
         return event({"type": "response.failed", "response": failed, "sequence_number": number}, name="response.failed")
 
     def models(self, names: Sequence[str]) -> Json:
@@ -116,7 +118,7 @@ class _Item:
     done: Json
 
 
-def _head(exchange: Exchange, kind: str) -> dict[str, object]:
+def _make_head(exchange: Exchange, kind: str) -> dict[str, object]:
     return {
         "id": f"chatcmpl-{exchange.id}",
         "object": kind,
@@ -127,17 +129,17 @@ def _head(exchange: Exchange, kind: str) -> dict[str, object]:
     }
 
 
-def _chunk(head: Json, delta: Json, *, finish: str | None = None, piece: bool = False) -> Frame:
+def _make_chunk(head: Json, delta: Json, *, finish: str | None = None, piece: bool = False) -> Frame:
     choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
     return event({**head, "choices": [choice]}, piece=piece)
 
 
-def _call(call: Ask, *, arguments: str | None = None) -> dict[str, object]:
+def _make_call(call: Ask, *, arguments: str | None = None) -> dict[str, object]:
     function = {"name": call.name, "arguments": call.written if arguments is None else arguments}
     return {"id": call.id_like("call_"), "type": "function", "function": function}
 
 
-def _usage(tokens: Tokens) -> Json:
+def _make_usage(tokens: Tokens) -> Json:
     return {
         "prompt_tokens": tokens.prompt,
         "completion_tokens": tokens.output,
@@ -156,31 +158,31 @@ def _usage(tokens: Tokens) -> Json:
     }
 
 
-def _events(say: Say, exchange: Exchange) -> Iterator[_Event]:
-    response = _response(exchange)
+def _iterate_events(say: Say, exchange: Exchange) -> Iterator[_Event]:
+    response = _make_response(exchange)
     yield {"type": "response.created", "response": response}, False
     yield {"type": "response.in_progress", "response": response}, False
     output: list[Json] = []
-    for index, item in enumerate(_items(say, exchange)):
+    for index, item in enumerate(_iterate_items(say, exchange)):
         yield {"type": "response.output_item.added", "output_index": index, "item": item.added}, False
         for one in item.filling:
             yield {**one, "item_id": item.done["id"], "output_index": index}, "delta" in one
         yield {"type": "response.output_item.done", "output_index": index, "item": item.done}, False
         output.append(item.done)
-    ended = _ended(response, say, output, exchange.prompt_bytes)
+    ended = _complete_response(response, say, output, exchange.prompt_bytes)
     yield {"type": f"response.{ended['status']}", "response": ended}, False
 
 
-def _items(say: Say, exchange: Exchange) -> Iterator[_Item]:
+def _iterate_items(say: Say, exchange: Exchange) -> Iterator[_Item]:
     if say.reasoning:
-        yield _reasoning(say, exchange)
+        yield _make_reasoning(say, exchange)
     if say.text:
-        yield _message(say)
+        yield _make_message(say)
     for call in say.calls:
-        yield _function_call(say, call)
+        yield _make_function_call(say, call)
 
 
-def _reasoning(say: Say, exchange: Exchange) -> _Item:
+def _make_reasoning(say: Say, exchange: Exchange) -> _Item:
     item: dict[str, object] = {"id": f"rs_{new_id()}", "type": "reasoning", "summary": []}
     if _ENCRYPTED in (exchange.options.include or ()):
         item["encrypted_content"] = f"sealed-{new_id()}"
@@ -195,7 +197,7 @@ def _reasoning(say: Say, exchange: Exchange) -> _Item:
     return _Item(item, [{**one, "summary_index": 0} for one in filling], {**item, "summary": [part]})
 
 
-def _message(say: Say) -> _Item:
+def _make_message(say: Say) -> _Item:
     item = {"id": f"msg_{new_id()}", "type": "message", "role": "assistant", "content": []}
     part = {"type": "output_text", "text": say.text, "annotations": [], "logprobs": []}
     kind = "response.output_text"
@@ -209,7 +211,7 @@ def _message(say: Say) -> _Item:
     return _Item({**item, "status": "in_progress"}, [{**one, "content_index": 0} for one in filling], done)
 
 
-def _function_call(say: Say, call: Ask) -> _Item:
+def _make_function_call(say: Say, call: Ask) -> _Item:
     item = {"id": f"fc_{new_id()}", "type": "function_call", "name": call.name, "call_id": call.id_like("call_")}
     kind = "response.function_call_arguments"
     filling: list[Json] = [
@@ -220,7 +222,7 @@ def _function_call(say: Say, call: Ask) -> _Item:
     return _Item(started, filling, {**item, "status": "completed", "arguments": call.written})
 
 
-def _response(exchange: Exchange) -> dict[str, object]:
+def _make_response(exchange: Exchange) -> dict[str, object]:
     return {
         "id": f"resp_{exchange.id}",
         "object": "response",
@@ -241,18 +243,18 @@ def _response(exchange: Exchange) -> dict[str, object]:
     }
 
 
-def _ended(response: Json, say: Say, output: Sequence[Json], prompt_bytes: int) -> Json:
+def _complete_response(response: Json, say: Say, output: Sequence[Json], prompt_bytes: int) -> Json:
     reason = _INCOMPLETE.get(say.ending)
     return {
         **response,
         "status": "incomplete" if reason else "completed",
         "incomplete_details": {"reason": reason} if reason else None,
         "output": output,
-        "usage": _responses_usage(say.tokens(prompt_bytes)),
+        "usage": _make_responses_usage(say.tokens(prompt_bytes)),
     }
 
 
-def _responses_usage(tokens: Tokens) -> Json:
+def _make_responses_usage(tokens: Tokens) -> Json:
     return {
         "input_tokens": tokens.prompt,
         "input_tokens_details": {"cached_tokens": tokens.cache_read, "cache_write_tokens": tokens.cache_write},

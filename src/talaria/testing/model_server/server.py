@@ -61,7 +61,7 @@ class ModelServer:
         self._disconnects = 0
         self._changed = asyncio.Event()
         self._runner = web.AppRunner(
-            self._application(), handler_cancellation=True, access_log=None, shutdown_timeout=0.01
+            self._make_application(), handler_cancellation=True, access_log=None, shutdown_timeout=0.01
         )
 
     @property
@@ -113,7 +113,7 @@ class ModelServer:
         self._changed.clear()
         await self._changed.wait()
 
-    def _application(self) -> web.Application:
+    def _make_application(self) -> web.Application:
         application = web.Application(client_max_size=_LARGEST_REQUEST)
         for path in _PATHS:
             application.router.add_post(path, self._answer)
@@ -129,12 +129,12 @@ class ModelServer:
             apart = next((answer for matches, answer in reversed(self._answers_apart) if matches(received)), None)
             (self.received if apart is None else self.received_apart).append(received)
             self._changed.set()
-            refusal = _refused_headers(wire, request.headers, self._keys) or _refused_body(received)
+            refusal = _check_headers(wire, request.headers, self._keys) or _check_body(received)
             if refusal:
-                return _unknown_route(request, wire).fail(refusal)
+                return _make_unknown_route(request, wire).fail(refusal)
             options = msgspec.json.decode(received.body, type=RequestOptions)
             exchange = Exchange(new_id(), options, len(received.body))
-            return await Delivery(request, wire, exchange).send(apart or await self._next(received))
+            return await Delivery(request, wire, exchange).send(apart or await self._take_answer(received))
 
     @asynccontextmanager
     async def _stream(self) -> AsyncIterator[None]:
@@ -149,7 +149,7 @@ class ModelServer:
             self.open_streams -= 1
             self._changed.set()
 
-    async def _next(self, received: Received) -> Answer:
+    async def _take_answer(self, received: Received) -> Answer:
         if self._script:
             return self._script.popleft()
         answer = self._answer_function(received)
@@ -157,17 +157,17 @@ class ModelServer:
 
     async def _list_models(self, request: web.Request) -> web.Response:
         wire: Wire = _ANTHROPIC if "anthropic-version" in request.headers else _CHAT
-        refusal = _refused_headers(wire, request.headers, self._keys)
+        refusal = _check_headers(wire, request.headers, self._keys)
         if refusal:
-            return _unknown_route(request, wire).fail(refusal)
+            return _make_unknown_route(request, wire).fail(refusal)
         return web.json_response(body=msgspec.json.encode(wire.models(self._models)))
 
 
-def _unknown_route(request: web.Request, wire: Wire) -> Delivery:
+def _make_unknown_route(request: web.Request, wire: Wire) -> Delivery:
     return Delivery(request, wire, Exchange(new_id(), RequestOptions(""), 0))
 
 
-def _refused_headers(wire: Wire, headers: Mapping[str, str], keys: Collection[str] | None) -> Fail | None:
+def _check_headers(wire: Wire, headers: Mapping[str, str], keys: Collection[str] | None) -> Fail | None:
     """Return the error for a wrong key or version; without ``keys`` any key is accepted."""
     key = wire.key(headers)
     if wire.name == "anthropic" and not key:
@@ -179,7 +179,7 @@ def _refused_headers(wire: Wire, headers: Mapping[str, str], keys: Collection[st
     return None
 
 
-def _refused_body(received: Received) -> Fail | None:
+def _check_body(received: Received) -> Fail | None:
     """Return the error in the body: not JSON, a missing field, a tool call without a result."""
     try:
         body = received.json
@@ -190,16 +190,16 @@ def _refused_body(received: Received) -> Fail | None:
         return Fail(400, message="We could not parse the JSON body of your request.")
     for name in _REQUIRED[received.protocol]:
         if name not in body:
-            return Fail(400, kind=_missing_kind(received), param=name, message=f"{name}: Field required")
+            return Fail(400, kind=_choose_missing_kind(received), param=name, message=f"{name}: Field required")
     unpaired = next(_UNPAIRED[received.protocol](body), None)
     return Fail(400, message=unpaired) if unpaired else None
 
 
-def _missing_kind(received: Received) -> str | None:
+def _choose_missing_kind(received: Received) -> str | None:
     return None if received.protocol == "anthropic" else "missing_required_parameter"
 
 
-def _unpaired_in_chat(body: dict[str, Any]) -> Iterator[str]:
+def _find_unpaired_in_chat(body: dict[str, Any]) -> Iterator[str]:
     waiting: set[str] = set()
     for message in body["messages"]:
         if message.get("role") == "tool":
@@ -215,7 +215,7 @@ def _unpaired_in_chat(body: dict[str, Any]) -> Iterator[str]:
         yield f"An assistant message with 'tool_calls' must be followed by tool messages. Without response: {ids}"
 
 
-def _unpaired_in_responses(body: dict[str, Any]) -> Iterator[str]:
+def _find_unpaired_in_responses(body: dict[str, Any]) -> Iterator[str]:
     items = body["input"] if isinstance(body["input"], list) else []
     calls = [item["call_id"] for item in items if item.get("type") == "function_call"]
     outputs = [item["call_id"] for item in items if item.get("type") == "function_call_output"]
@@ -227,27 +227,27 @@ def _unpaired_in_responses(body: dict[str, Any]) -> Iterator[str]:
             yield f"No tool call found for function call output with call_id {output}."
 
 
-def _unpaired_in_anthropic(body: dict[str, Any]) -> Iterator[str]:
+def _find_unpaired_in_anthropic(body: dict[str, Any]) -> Iterator[str]:
     waiting: set[str] = set()
     for number, message in enumerate(body["messages"]):
-        results = _ids(message, "tool_result", "tool_use_id")
+        results = _collect_ids(message, "tool_result", "tool_use_id")
         if results - waiting:
             yield f"messages.{number}: unexpected `tool_use_id` in `tool_result` blocks"
         if waiting - results:
             yield f"messages.{number - 1}: `tool_use` ids were found without `tool_result` blocks immediately after"
-        waiting = _ids(message, "tool_use", "id")
+        waiting = _collect_ids(message, "tool_use", "id")
     if waiting:
         yield f"messages.{len(body['messages']) - 1}: `tool_use` ids were found without `tool_result` blocks after"
 
 
-def _ids(message: dict[str, Any], kind: str, field: str) -> set[str]:
+def _collect_ids(message: dict[str, Any], kind: str, field: str) -> set[str]:
     content = message.get("content")
     blocks = content if isinstance(content, list) else []
     return {block.get(field, "") for block in blocks if block.get("type") == kind}
 
 
 _UNPAIRED = {
-    "chat": _unpaired_in_chat,
-    "responses": _unpaired_in_responses,
-    "anthropic": _unpaired_in_anthropic,
+    "chat": _find_unpaired_in_chat,
+    "responses": _find_unpaired_in_responses,
+    "anthropic": _find_unpaired_in_anthropic,
 }

@@ -193,7 +193,7 @@ class Delivery:
 
     async def _say(self, say: Say) -> web.StreamResponse:
         if not self._streams:
-            return self._send_body(self._body(say), _JSON)
+            return self._send_body(self._encode_body(say), _JSON)
         response = await self._start(_EVENTS)
         await _write(response, self.wire.frames(say, self.exchange), say)
         return response
@@ -218,7 +218,7 @@ class Delivery:
         return response
 
     async def _send_broken_body(self, fault: CutOff | Silence | Garbage | Collapse) -> web.StreamResponse:
-        body = self._body(fault.say)
+        body = self._encode_body(fault.say)
         half = body[: len(body) // 2]
         match fault:
             case Garbage():
@@ -238,7 +238,7 @@ class Delivery:
             self.request.transport.close()
         return response
 
-    def _body(self, say: Say) -> bytes:
+    def _encode_body(self, say: Say) -> bytes:
         return msgspec.json.encode(self.wire.whole(say, self.exchange))
 
     async def _start(self, content_type: str, *, length: int | None = None) -> web.StreamResponse:

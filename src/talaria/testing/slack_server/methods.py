@@ -269,7 +269,7 @@ def channel_info(world: World, parameters: Parameters) -> Answer:
 def history(world: World, parameters: Parameters) -> Answer:
     """Return the latest messages of a channel, the newest first."""
     messages = [one for one in world.channel(parameters["channel"]).messages if not one.thread_ts]
-    return {"messages": _page(world, parameters, list(reversed(messages)))}
+    return {"messages": _make_page(world, parameters, list(reversed(messages)))}
 
 
 def replies(world: World, parameters: Parameters) -> Answer:
@@ -279,7 +279,7 @@ def replies(world: World, parameters: Parameters) -> Answer:
     ]
     if not messages:
         raise MethodError("thread_not_found")
-    return {"messages": _page(world, parameters, messages)}
+    return {"messages": _make_page(world, parameters, messages)}
 
 
 def open_channel(world: World, parameters: Parameters) -> Answer:
@@ -319,7 +319,7 @@ def file_info(world: World, parameters: Parameters) -> Answer:
     return {"file": file.shown(world.url)}
 
 
-def _assistant_method(name: str) -> Callable[[World, Parameters], Answer]:
+def _make_assistant_method(name: str) -> Callable[[World, Parameters], Answer]:
     def show(world: World, parameters: Parameters) -> Answer:
         channel = world.channel(parameters["channel_id"])
         if channel.find(parameters["thread_ts"]) is None:
@@ -345,15 +345,15 @@ METHODS = {
     "files.getUploadURLExternal": Method(upload_url, "files:write", ("filename", "length")),
     "files.completeUploadExternal": Method(complete_upload, "files:write", ("files",), ("channel_id", "thread_ts")),
     "files.info": Method(file_info, "files:read", ("file",)),
-    "assistant.threads.setStatus": Method(_assistant_method("status"), "chat:write", (*_THREAD, "status")),
-    "assistant.threads.setTitle": Method(_assistant_method("title"), "assistant:write", (*_THREAD, "title")),
+    "assistant.threads.setStatus": Method(_make_assistant_method("status"), "chat:write", (*_THREAD, "status")),
+    "assistant.threads.setTitle": Method(_make_assistant_method("title"), "assistant:write", (*_THREAD, "title")),
     "assistant.threads.setSuggestedPrompts": Method(
-        _assistant_method("prompts"), "assistant:write", (*_THREAD, "prompts")
+        _make_assistant_method("prompts"), "assistant:write", (*_THREAD, "prompts")
     ),
 }
 
 
-def _page(world: World, parameters: Parameters, messages: list[Message]) -> list[Answer]:
+def _make_page(world: World, parameters: Parameters, messages: list[Message]) -> list[Answer]:
     includes_metadata = parameters.get("include_all_metadata") in (True, "1", "true")
     page = [one for one in messages if one.ts > parameters.get("oldest", "")][: int(parameters.get("limit", 100))]
     return [

@@ -45,7 +45,7 @@ class Channel:
         message = Message(self._world.stamp(), user.id, named, thread)
         self._channel.messages.append(message)
         shown = self._world.shown(message) | {"client_msg_id": f"client-{message.ts}"}
-        await self._send_event(shown | self._parent(thread) | {"channel_type": self._channel.kind})
+        await self._send_event(shown | self._make_parent_fields(thread) | {"channel_type": self._channel.kind})
         if f"<@{self._world.bot.id}>" in named and self._channel.kind != "im":
             await self._send_event(shown | {"type": "app_mention"})
         return message
@@ -54,7 +54,7 @@ class Channel:
         """Send a file as a person."""
         message = Message(self._world.stamp(), user.id, text, thread, files=[file])
         self._channel.messages.append(message)
-        shown = self._world.shown(message) | self._parent(thread)
+        shown = self._world.shown(message) | self._make_parent_fields(thread)
         await self._send_event(shown | {"subtype": "file_share", "channel_type": self._channel.kind})
         return message
 
@@ -136,7 +136,7 @@ class Channel:
                 await asyncio.sleep(0.02)
         return found[0]
 
-    def _parent(self, thread: str) -> dict[str, str]:
+    def _make_parent_fields(self, thread: str) -> dict[str, str]:
         parent = self._channel.find(thread) if thread else None
         return {"parent_user_id": parent.user} if parent else {}
 
@@ -263,19 +263,19 @@ class SlackServer:
 
     async def _answer(self, request: web.Request) -> web.Response:
         method = request.match_info["method"]
-        parameters_given = await _parameters(request)
+        parameters_given = await _read_parameters(request)
         fault = self._faults.get(method)
         if fault is not None and fault.times > 0:
             fault.times -= 1
             if fault.answer is not None:
                 return fault.answer()
             if fault.done:
-                self._done(method, parameters_given, request)
+                self._answer_method(method, parameters_given, request)
             await self._recovered.wait()
             raise web.HTTPServiceUnavailable
-        return web.json_response(self._done(method, parameters_given, request))
+        return web.json_response(self._answer_method(method, parameters_given, request))
 
-    def _done(self, method: str, parameters_given: dict[str, Any], request: web.Request) -> dict[str, Any]:
+    def _answer_method(self, method: str, parameters_given: dict[str, Any], request: web.Request) -> dict[str, Any]:
         try:
             answer: dict[str, Any] = {"ok": True} | self._run(
                 method, parameters_given, request.headers.get("Authorization", "")
@@ -321,7 +321,7 @@ class SlackServer:
         return web.Response(body=file.data, content_type=file.mimetype)
 
 
-async def _parameters(request: web.Request) -> dict[str, Any]:
+async def _read_parameters(request: web.Request) -> dict[str, Any]:
     """Return the parameters of a request: a query, a form (lists in it are JSON), or JSON."""
     parameters_given: dict[str, Any] = dict(request.query)
     if request.content_type == "application/json":

@@ -265,7 +265,11 @@ class Chat:
         if room.gone or not (room.admin or room.info.type == "private"):
             return
         body: Wire = {"chat": room.info.wire(), "message_id": message.id, "user": user.wire()}
-        body |= {"date": room.account.now(), "old_reaction": _reactions(before), "new_reaction": _reactions(emoji)}
+        body |= {
+            "date": room.account.now(),
+            "old_reaction": _make_reactions(before),
+            "new_reaction": _make_reactions(emoji),
+        }
         room.account.updates.put("message_reaction", body)
 
     async def opens_topic(self, user: User, name: str) -> Topic:
@@ -345,16 +349,16 @@ class Chat:
     def _change_bot(self, user: User, gone: str, status: str) -> None:
         room = self._room
         bot = room.account.bot
-        before = room.member(bot) if not room.gone else _banned(bot)
+        before = room.member(bot) if not room.gone else _make_banned_member(bot)
         room.gone = gone
-        after = room.member(bot) if status == "member" else _banned(bot)
+        after = room.member(bot) if status == "member" else _make_banned_member(bot)
         body: Wire = {"chat": room.info.wire(), "from": user.wire(), "date": room.account.now()}
         room.account.updates.put("my_chat_member", body | {"old_chat_member": before, "new_chat_member": after})
 
 
-def _reactions(emoji: Sequence[str]) -> list[Wire]:
+def _make_reactions(emoji: Sequence[str]) -> list[Wire]:
     return [{"type": "emoji", "emoji": one} for one in emoji]
 
 
-def _banned(user: User) -> Wire:
+def _make_banned_member(user: User) -> Wire:
     return {"status": "kicked", "user": user.wire(), "until_date": 0}

@@ -123,12 +123,12 @@ def trim_text(text: str, entities: Iterable[MessageEntity]) -> tuple[str, list[M
     shift = units(text[:left])
     text = text.strip()
     end = units(text)
-    kept = []
+    trimmed = []
     for one in entities:
         start, stop = max(one.offset - shift, 0), min(one.end - shift, end)
         if stop > start:
-            kept.append(msgspec.structs.replace(one, offset=start, length=stop - start))
-    return text, sorted(kept, key=lambda one: (one.offset, -one.length))
+            trimmed.append(msgspec.structs.replace(one, offset=start, length=stop - start))
+    return text, sorted(trimmed, key=lambda one: (one.offset, -one.length))
 
 
 def add_found_entities(text: str, entities: Iterable[MessageEntity] = ()) -> tuple[MessageEntity, ...]:

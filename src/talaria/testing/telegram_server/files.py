@@ -163,7 +163,7 @@ class Files:
         match kind:
             case "photo":
                 small = self.store("photo", Upload(picture(90, 56), "thumbnail.png"))
-                width, height = _size(file.data)
+                width, height = _read_size(file.data)
                 sizes = [small.wire() | {"width": 90, "height": 56}, file.wire() | {"width": width, "height": height}]
                 return Media(kind=kind, file=file, field=sizes)
             case "document":
@@ -189,7 +189,7 @@ class Files:
         return self.store(kind, upload)
 
 
-def _size(data: bytes) -> tuple[int, int]:
+def _read_size(data: bytes) -> tuple[int, int]:
     """Return width and height, read from a PNG; of other pictures something likely."""
     if data.startswith(_PICTURES[0]) and len(data) >= 24:
         width, height = struct.unpack(">II", data[16:24])

@@ -87,7 +87,7 @@ class _Html:
     def _step(self) -> None:
         character = self._source[self._position]
         if character == "&":
-            written, self._position = _reference(self._source, self._position)
+            written, self._position = _decode_reference(self._source, self._position)
             self._out.write(written)
         elif character != "<":
             self._out.write(character)
@@ -108,7 +108,7 @@ class _Html:
             raise MarkupError(f'Unsupported start tag "{spelled}" at byte offset {at}')
         if tag is None:
             raise MarkupError(f'Unclosed start tag "{spelled}" at byte offset {at}')
-        self._open.append(_OpenTag(spelled, self._out.length, _value(spelled, tag["attributes"], at)))
+        self._open.append(_OpenTag(spelled, self._out.length, _read_value(spelled, tag["attributes"], at)))
         self._position = tag.end()
 
     def _end(self) -> None:
@@ -202,7 +202,7 @@ class _Markdown:
             self._end_line()
         elif character not in _RESERVED:
             self._write(character)
-        elif self._ends():
+        elif self._is_at_ending():
             self._end()
         else:
             self._begin(character)
@@ -214,7 +214,7 @@ class _Markdown:
     def _is_literal(self) -> bool:
         return bool(self._open) and self._open[-1].mark in ("`", "```")
 
-    def _ends(self) -> bool:
+    def _is_at_ending(self) -> bool:
         if not self._open:
             return False
         mark = self._open[-1].mark
@@ -228,7 +228,7 @@ class _Markdown:
         self._position += len(_ENDINGS.get(one.mark, one.mark))
         length = self._out.length - one.offset
         if one.mark in _ENDINGS:
-            target = self._target() or (self._out.since(one.offset) if one.mark == "[" else "")
+            target = self._read_target() or (self._out.since(one.offset) if one.mark == "[" else "")
             self._link(one, length, target)
             return
         self._out.close(
@@ -242,7 +242,7 @@ class _Markdown:
         elif one.mark == "![":
             raise MarkupError("Custom emoji entity must contain a tg://emoji URL")
 
-    def _target(self) -> str:
+    def _read_target(self) -> str:
         if not self._source.startswith("(", self._position):
             return ""
         begin = self._position + 1
@@ -261,10 +261,10 @@ class _Markdown:
         if self._is_literal():
             self._refuse(character)
         rest = self._source[self._position : self._position + 3]
-        if character == ">" or (rest == "**>" and self._at_line_start()):
+        if character == ">" or (rest == "**>" and self._is_at_line_start()):
             self._begin_quote(rest)
             return
-        if rest.startswith("||") and self._ends_quote():
+        if rest.startswith("||") and self._is_at_quote_end():
             self._position += 2
             self._close_quote("expandable_blockquote")
             return
@@ -274,10 +274,10 @@ class _Markdown:
         one = _OpenStyle(mark, self._position, self._out.length)
         self._position += len(mark)
         if mark == "```":
-            one.language = self._language()
+            one.language = self._read_language()
         self._open.append(one)
 
-    def _language(self) -> str:
+    def _read_language(self) -> str:
         """Read the language of a block of code and skip the first line break."""
         end = self._position
         while end < len(self._source) and not self._source[end].isspace() and self._source[end] != "`":
@@ -295,11 +295,11 @@ class _Markdown:
     def _refuse(self, character: str) -> None:
         raise MarkupError(f"Character '{character}' is reserved and must be escaped with the preceding '\\'")
 
-    def _at_line_start(self) -> bool:
+    def _is_at_line_start(self) -> bool:
         return self._position == 0 or self._source[self._position - 1] == "\n"
 
     def _begin_quote(self, rest: str) -> None:
-        if not self._at_line_start():
+        if not self._is_at_line_start():
             self._refuse(">")
         if any(one.mark == ">" for one in self._open):
             self._position += 1
@@ -317,7 +317,7 @@ class _Markdown:
             self._close_quote("blockquote")
         self._write("\n")
 
-    def _ends_quote(self) -> bool:
+    def _is_at_quote_end(self) -> bool:
         after = self._source[self._position + 2 : self._position + 3]
         return bool(self._open) and self._open[-1].mark == ">" and after in ("", "\n")
 
@@ -326,7 +326,7 @@ class _Markdown:
         self._out.close(MessageEntity(type=kind, offset=one.offset, length=self._out.length - one.offset))
 
 
-def _reference(source: str, position: int) -> tuple[str, int]:
+def _decode_reference(source: str, position: int) -> tuple[str, int]:
     """Return the character of a reference at this position, and the position after it."""
     found = _REFERENCE.match(source, position)
     if found is None:
@@ -339,7 +339,7 @@ def _reference(source: str, position: int) -> tuple[str, int]:
     return chr(code), found.end()
 
 
-def _value(name: str, attributes: str, at: int) -> str:
+def _read_value(name: str, attributes: str, at: int) -> str:
     """Return what matters of a tag's attributes, or raise `MarkupError` where it must have one."""
     values = {
         found[1].lower(): _decode_references(found[2] or found[3] or found[4] or "")
@@ -365,7 +365,7 @@ def _decode_references(text: str) -> str:
     pieces, position = [], 0
     while position < len(text):
         if text[position] == "&":
-            piece, position = _reference(text, position)
+            piece, position = _decode_reference(text, position)
         else:
             piece, position = text[position], position + 1
         pieces.append(piece)

@@ -230,9 +230,9 @@ class Message(Struct, eq=False, kw_only=True):
             answer["edit_date"] = self.edited
         if self.album:
             answer["media_group_id"] = self.album
-        return answer | self._content() | self.service
+        return answer | self._make_content() | self.service
 
-    def _content(self) -> Wire:
+    def _make_content(self) -> Wire:
         content: Wire = {}
         if self.media is not None:
             content[self.media.kind] = self.media.field

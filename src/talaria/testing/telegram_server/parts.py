@@ -24,7 +24,7 @@ class User(Struct, frozen=True, kw_only=True):
 
     def wire(self) -> Wire:
         """Return the ``User`` that stands in messages."""
-        return _without_empty(
+        return _drop_empty(
             id=self.id,
             is_bot=self.is_bot,
             first_name=self.first_name,
@@ -47,7 +47,7 @@ class ChatInfo(Struct, frozen=True, kw_only=True):
 
     def wire(self) -> Wire:
         """Return the ``Chat`` that stands in messages."""
-        return _without_empty(
+        return _drop_empty(
             id=self.id,
             type=self.type,
             title=self.title,
@@ -58,7 +58,7 @@ class ChatInfo(Struct, frozen=True, kw_only=True):
         )
 
 
-def _without_empty(**fields: object) -> Wire:
+def _drop_empty(**fields: object) -> Wire:
     return {name: value for name, value in fields.items() if value is not None and value != ""}
 
 

@@ -203,20 +203,20 @@ async def read_request(request: web.Request) -> dict[str, object]:
     values: dict[str, object] = dict(request.query)
     match request.content_type:
         case "application/json":
-            values |= await _json(request)
+            values |= await _read_json(request)
         case "application/x-www-form-urlencoded":
             values |= {name: value for name, value in (await request.post()).items() if isinstance(value, str)}
         case "multipart/form-data":
-            values |= await _multipart(request)
+            values |= await _read_multipart(request)
     return values
 
 
 def decode_values(values: dict[str, object]) -> dict[str, object]:
     """Return the parameters as a test looks at them: what is JSON inside a form is decoded."""
-    return {name: _decoded(value) if isinstance(value, str) else value for name, value in values.items()}
+    return {name: _decode_value(value) if isinstance(value, str) else value for name, value in values.items()}
 
 
-def _decoded(value: str) -> object:
+def _decode_value(value: str) -> object:
     if not value.startswith(("{", "[")):
         return value
     try:
@@ -225,7 +225,7 @@ def _decoded(value: str) -> object:
         return value
 
 
-async def _json(request: web.Request) -> dict[str, object]:
+async def _read_json(request: web.Request) -> dict[str, object]:
     body = await request.read()
     if not body:
         return {}
@@ -235,7 +235,7 @@ async def _json(request: web.Request) -> dict[str, object]:
         raise bad_request(f"can't parse request body as JSON object: {error}") from error
 
 
-async def _multipart(request: web.Request) -> dict[str, object]:
+async def _read_multipart(request: web.Request) -> dict[str, object]:
     values: dict[str, object] = {}
     try:
         async for part in await request.multipart():

@@ -128,7 +128,7 @@ class PageActions:
         if part == 1 or last is None or last.url != connection.page.url:
             last = await self._browser.take_snapshot()
         saved = await self._save_downloads(connection)
-        return self._output(connection, last, last.find(text) if text else last.read_part(part), *saved)
+        return self._make_output(connection, last, last.find(text) if text else last.read_part(part), *saved)
 
     async def take_screenshot(self, reference: str, *, send: bool) -> ToolOutput:
         """Return an image of the visible part of the page, or of an element."""
@@ -361,14 +361,14 @@ class PageActions:
         saved = await self._save_downloads(connection)
         snapshot = await self._browser.take_snapshot()
         await self._browser.save_cookies()
-        return self._output(connection, snapshot, snapshot.describe_change(before), *saved, note)
+        return self._make_output(connection, snapshot, snapshot.describe_change(before), *saved, note)
 
     async def _save_downloads(self, connection: BrowserConnection) -> list[str]:
         folder = self._call.workspace.folder / _DOWNLOADS
         saved = [f"Downloaded: {path}" for path in await connection.save_downloads(folder)]
         return [*saved, "A download is still running."] if connection.has_downloads else saved
 
-    def _output(self, connection: BrowserConnection, page: PageSnapshot, text: str, *notes: str) -> ToolOutput:
+    def _make_output(self, connection: BrowserConnection, page: PageSnapshot, text: str, *notes: str) -> ToolOutput:
         blocked = self._take_blocked(connection)
         tabs = f"{len(connection.tabs)} tabs are open." if len(connection.tabs) > 1 and not connection.attached else ""
         lines = (

@@ -202,14 +202,14 @@ class BrowserConnection:
         """Wait for the requests that an action has started, a few seconds at most."""
         with suppress(PlaywrightError, TimeoutError, ToolFailed):
             async with asyncio.timeout(SETTLE_SECONDS):
-                await self._next_frame()
+                await self._wait_for_frame()
                 while self._pending:
                     self._changed.clear()
                     await self._changed.wait()
                 await self.page.wait_for_load_state("domcontentloaded")
-                await self._next_frame()
+                await self._wait_for_frame()
 
-    async def _next_frame(self) -> None:
+    async def _wait_for_frame(self) -> None:
         with suppress(PlaywrightError, TimeoutError):
             async with asyncio.timeout(_FRAME_SECONDS):
                 await self.page.evaluate(_NEXT_FRAME)

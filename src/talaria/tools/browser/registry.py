@@ -32,7 +32,7 @@ class BrowserRegistry:
         self._stack = AsyncExitStack()
         self._lock = asyncio.Lock()
 
-    def session(
+    def get_browser(
         self, session_id: SessionId, options: Callable[[], BrowserOptions], *, shares_cookies: bool = False
     ) -> SessionBrowser:
         """Return the browser of a session; nothing is started yet."""
@@ -61,7 +61,7 @@ class BrowserRegistry:
 
     async def open_view(self, session_id: SessionId, options: Callable[[], BrowserOptions]) -> LiveView:
         """Return a live view of a running browser; raises `NotFound` if there is none."""
-        browser = self.session(session_id, options)
+        browser = self.get_browser(session_id, options)
         try:
             return PageView(browser, await browser.open_view())
         except ToolFailed as error:

@@ -271,8 +271,10 @@ def _merge_cookies(file: Path, before: Sequence[Any], current: Sequence[Any]) ->
         stored = msgspec.json.decode(file.read_bytes())
     except (OSError, msgspec.MsgspecError):
         stored = []
-    gone = {*map(_cookie_key, before)}
-    merged = {_cookie_key(one): one for one in (*(one for one in stored if _cookie_key(one) not in gone), *current)}
+    gone = {*map(_make_cookie_key, before)}
+    merged = {
+        _make_cookie_key(one): one for one in (*(one for one in stored if _make_cookie_key(one) not in gone), *current)
+    }
     file.parent.mkdir(0o700, parents=True, exist_ok=True)
     fresh = file.with_name(f"{file.name}.{os.getpid()}.new")
     fresh.touch(0o600)
@@ -280,5 +282,5 @@ def _merge_cookies(file: Path, before: Sequence[Any], current: Sequence[Any]) ->
     fresh.replace(file)
 
 
-def _cookie_key(cookie: Any) -> tuple[str, str, str]:
+def _make_cookie_key(cookie: Any) -> tuple[str, str, str]:
     return cookie["name"], cookie["domain"], cookie["path"]

@@ -26,7 +26,7 @@ from talaria.tools.checkpoints.repository import (
     ScannedState,
     Snapshot,
     SnapshotLimits,
-    own_excludes,
+    find_own_excludes,
     raise_too_many,
     remove_stale_locks,
     select_files,
@@ -73,10 +73,10 @@ class DulwichRepository:
         people = "".join(f"{role} {_PERSON} {at} +0000\n" for role in ("author", "committer"))
         commit = Commit.from_string(f"tree {tree}\n{people}\n".encode() + record)
         self._repo.object_store.add_object(commit)
-        self._repo.refs[_ref(number)] = commit.id
+        self._repo.refs[_make_ref(number)] = commit.id
         return commit.id.decode()
 
-    def snapshots(self) -> Sequence[Snapshot]:
+    def list_snapshots(self) -> Sequence[Snapshot]:
         """Return all snapshots by number."""
         found = []
         for ref in sorted(self._repo.refs.keys(base=Ref(_REFS.rstrip(b"/")))):
@@ -85,7 +85,7 @@ class DulwichRepository:
             found.append(Snapshot(int(ref), commit.id.decode(), commit.tree.decode(), commit.message))
         return found
 
-    def files(self, tree: str) -> Mapping[bytes, FileEntry]:
+    def list_files(self, tree: str) -> Mapping[bytes, FileEntry]:
         """Return the files of a tree by path."""
         entries = iter_tree_contents(self._repo.object_store, ObjectID(tree.encode()))
         return {one.path: FileEntry(one.mode, one.sha.decode()) for one in entries if one.path and one.mode and one.sha}
@@ -94,15 +94,15 @@ class DulwichRepository:
         """Return contents by their ids."""
         return {blob: self._repo[ObjectID(blob.encode())].as_raw_string() for blob in blobs}
 
-    def ignored(self, paths: Collection[bytes]) -> set[bytes]:
+    def find_ignored(self, paths: Collection[bytes]) -> set[bytes]:
         """Return those of the paths that the rules in the folder exclude now."""
-        rules = self._rules()
+        rules = self._load_rules()
         return {path for path in paths if rules.is_ignored(os.fsdecode(path))}
 
     def remove(self, numbers: Iterable[int]) -> None:
         """Remove snapshots; their content stays until `compact`."""
         for number in numbers:
-            del self._repo.refs[_ref(number)]
+            del self._repo.refs[_make_ref(number)]
 
     def compact(self, *, always: bool) -> None:
         """Free the space of content that no snapshot uses; unless ``always``, only if that is worth its time."""
@@ -118,9 +118,9 @@ class DulwichRepository:
         """Close the files of the repository."""
         self._repo.close()
 
-    def _rules(self) -> IgnoreFilterManager:
+    def _load_rules(self) -> IgnoreFilterManager:
         patterns = [os.fsencode(one) for one in self._limits.exclude]
-        own = own_excludes(Path(os.fsdecode(self._root)))
+        own = find_own_excludes(Path(os.fsdecode(self._root)))
         if own is not None:
             with own.open("rb") as file:
                 patterns += read_ignore_patterns(file)
@@ -128,7 +128,7 @@ class DulwichRepository:
 
     def _walk(self) -> Iterator[bytes]:
         """Yield the paths of all files that aren't ignored, without nested repositories."""
-        rules, pending = self._rules(), [b""]
+        rules, pending = self._load_rules(), [b""]
         while pending:
             folder = pending.pop()
             if time.monotonic() > self._until:
@@ -164,8 +164,9 @@ class DulwichRepository:
             indexed = os.stat(self._folder / "index").st_mtime_ns
         except OSError:
             return False
-        same = (known.size, _nanoseconds(known.mtime), _nanoseconds(known.ctime), known.ino, known.mode) == (
-            found.st_size & 0xFFFFFFFF, found.st_mtime_ns, found.st_ctime_ns, found.st_ino & 0xFFFFFFFF, _mode(found),
+        same = (known.size, _to_nanoseconds(known.mtime), _to_nanoseconds(known.ctime), known.ino, known.mode) == (
+            found.st_size & 0xFFFFFFFF, found.st_mtime_ns, found.st_ctime_ns,
+            found.st_ino & 0xFFFFFFFF, _find_mode(found),
         )  # fmt: skip
         return same and found.st_mtime_ns < indexed
 
@@ -187,7 +188,7 @@ class DulwichRepository:
             mtime=divmod(found.st_mtime_ns, 10**9),
             dev=found.st_dev & 0xFFFFFFFF,
             ino=found.st_ino & 0xFFFFFFFF,
-            mode=_mode(found),
+            mode=_find_mode(found),
             uid=found.st_uid,
             gid=found.st_gid,
             size=found.st_size & 0xFFFFFFFF,
@@ -211,16 +212,16 @@ def _open(folder: Path) -> Repo:
         ) from error
 
 
-def _ref(number: int) -> Ref:
+def _make_ref(number: int) -> Ref:
     return Ref(_REFS + f"{number:08}".encode())
 
 
-def _mode(found: os.stat_result) -> int:
+def _find_mode(found: os.stat_result) -> int:
     if stat.S_ISLNK(found.st_mode):
         return SYMLINK
     return EXECUTABLE if found.st_mode & stat.S_IXUSR else REGULAR
 
 
-def _nanoseconds(moment: Any) -> int:
+def _to_nanoseconds(moment: Any) -> int:
     seconds, nanoseconds = moment if isinstance(moment, tuple) else (int(moment), 0)
     return int(seconds) * 10**9 + int(nanoseconds)

@@ -16,7 +16,7 @@ from talaria.tools.checkpoints.repository import (
     ScannedState,
     Snapshot,
     SnapshotLimits,
-    own_excludes,
+    find_own_excludes,
     raise_too_many,
     remove_stale_locks,
     select_files,
@@ -62,7 +62,7 @@ class GitRepository:
 
     def scan(self) -> ScannedState:
         """Save the content of all files that are neither ignored nor too large, and return their tree."""
-        own = own_excludes(self._root)
+        own = find_own_excludes(self._root)
         excludes = (f"--exclude-from={own}",) if own is not None else ()
         listed = self._run(
             "ls-files", "-z", "-t", "--others", "--modified", "--deleted", "--exclude-standard", *excludes
@@ -112,13 +112,13 @@ class GitRepository:
         _replace(refs / f"{number:08}.lock", refs / f"{number:08}", f"{commit}\n".encode(), 0o644)
         return commit
 
-    def snapshots(self) -> Sequence[Snapshot]:
+    def list_snapshots(self) -> Sequence[Snapshot]:
         """Return all snapshots by number."""
         listed = self._run("for-each-ref", f"--format={_FORMAT}", _REFS.rstrip("/"))
         rows = [row.split(b"\0") for row in listed.split(b"\0\n") if row]
         return [Snapshot(int(name), commit.decode(), tree.decode(), record) for name, commit, tree, record in rows]
 
-    def files(self, tree: str) -> Mapping[bytes, FileEntry]:
+    def list_files(self, tree: str) -> Mapping[bytes, FileEntry]:
         """Return the files of a tree by path."""
         rows = [row.partition(b"\t") for row in self._run("ls-tree", "-r", "-z", tree).split(b"\0") if row]
         entries = [(path, facts.split()) for facts, _, path in rows]
@@ -136,7 +136,7 @@ class GitRepository:
             at = end + 2 + size
         return found
 
-    def ignored(self, paths: Collection[bytes]) -> set[bytes]:
+    def find_ignored(self, paths: Collection[bytes]) -> set[bytes]:
         """Return those of the paths that the rules in the folder exclude now."""
         if not paths:
             return set()

@@ -23,7 +23,7 @@ from talaria.contracts.checkpoints import (
 )
 from talaria.core.errors import NotFound
 from talaria.core.files import INHERIT, person_umask
-from talaria.core.text_diff import text_diff
+from talaria.core.text_diff import diff_texts
 from talaria.tools.checkpoints.repository import (
     EXECUTABLE,
     SYMLINK,
@@ -85,7 +85,7 @@ class WorkspaceHistory:
 
     def record_before(self, label: str, session_id: str, turn_id: str) -> None:
         """Take a checkpoint for the first call of a turn; for later ones, record edits made in between."""
-        with self._locked() as repository:
+        with self._lock_repository() as repository:
             state, known = repository.scan(), _load(repository)
             in_turn = turn_id and any(one.record.turn_id == turn_id for one in known if one.record.kind == "checkpoint")
             if in_turn:
@@ -95,15 +95,15 @@ class WorkspaceHistory:
 
     def record_after(self, turn_id: str) -> None:
         """Record what a call has changed."""
-        with self._locked() as repository:
+        with self._lock_repository() as repository:
             record = SnapshotRecord(kind="agent", at=datetime.now(UTC), turn_id=turn_id)
             self._add(repository, _load(repository), repository.scan(), record)
             self._drop_expired(repository)
 
     def list(self) -> Sequence[Checkpoint]:
         """Return the checkpoints, newest first."""
-        with self._locked() as repository:
-            return _number(_load(repository))
+        with self._lock_repository() as repository:
+            return _number_checkpoints(_load(repository))
 
     def find(self, name: str) -> Checkpoint:
         """Return the checkpoint with this number, or whose id starts like this; raises `NotFound`."""
@@ -118,22 +118,22 @@ class WorkspaceHistory:
 
     def diff(self, checkpoint: Checkpoint) -> Sequence[ChangedFile]:
         """Return what has changed since a checkpoint, by path."""
-        with self._locked() as repository:
-            before = repository.files(_find(_load(repository), checkpoint).snapshot.tree)
-            after = repository.files(repository.scan().tree)
-            changed = _changed_paths(before, after)
+        with self._lock_repository() as repository:
+            before = repository.list_files(_find(_load(repository), checkpoint).snapshot.tree)
+            after = repository.list_files(repository.scan().tree)
+            changed = _find_changed_paths(before, after)
             entries = [one for path in changed for one in (before.get(path), after.get(path)) if one is not None]
             contents = repository.read([one.blob for one in entries])
             return [_describe_change(path, before.get(path), after.get(path), contents) for path in changed]
 
     def plan(self, checkpoint: Checkpoint) -> RestorePlan:
         """Return what `restore` would do now."""
-        with self._locked() as repository:
+        with self._lock_repository() as repository:
             return _Restoring(self.root, repository, checkpoint).plan
 
     def restore(self, checkpoint: Checkpoint, *, keep: Collection[str] = (), overwrite: bool = False) -> RestoreResult:
         """Restore the files; the present state becomes a checkpoint first."""
-        with self._locked() as repository:
+        with self._lock_repository() as repository:
             restoring = _Restoring(self.root, repository, checkpoint)
             endangered = [path for path in restoring.plan.edited if path not in keep]
             if endangered and not overwrite:
@@ -148,7 +148,7 @@ class WorkspaceHistory:
 
     def prune(self, *, everything: bool = False) -> int:
         """Delete expired checkpoints, or all, free their space, and return their number."""
-        with self._locked() as repository:
+        with self._lock_repository() as repository:
             return self._drop_expired(repository, everything=everything, compact=True)
 
     def _add(
@@ -190,7 +190,7 @@ class WorkspaceHistory:
         return sum(one.record.kind == "checkpoint" for one in dropped)
 
     @contextmanager
-    def _locked(self) -> Iterator[SnapshotRepository]:
+    def _lock_repository(self) -> Iterator[SnapshotRepository]:
         """Yield the repository while no other process uses it."""
         try:
             self._folder.mkdir(0o700, parents=True, exist_ok=True)
@@ -228,9 +228,9 @@ class _Restoring:
         known = _load(repository)
         target = _find(known, checkpoint)
         self.state = repository.scan()
-        self._before, self._now = repository.files(target.snapshot.tree), repository.files(self.state.tree)
-        changed = _changed_paths(self._before, self._now)
-        unsaved = {path for path in changed if path not in self._now and _is_file(self._full(path))}
+        self._before, self._now = repository.list_files(target.snapshot.tree), repository.list_files(self.state.tree)
+        changed = _find_changed_paths(self._before, self._now)
+        unsaved = {path for path in changed if path not in self._now and _is_file(self._make_absolute(path))}
         too_large = {path.encode() for path in target.record.skipped}
         self._changed = [path for path in changed if path not in unsaved and path not in too_large]
         edited = self._find_edited(known, target)
@@ -251,7 +251,7 @@ class _Restoring:
         written = [path for path in rules if self._write(path, contents, current)]
         # What the restored rules ignore wasn't recorded at that time, so it isn't removed.
         created = [path for path in chosen if path not in self._before]
-        ignored = self._repository.ignored(created)
+        ignored = self._repository.find_ignored(created)
         removed = [path for path in created if path not in ignored and self._remove(path, current)]
         others = [path for path in chosen if path in self._before and path not in rules]
         written += [path for path in others if self._write(path, contents, current)]
@@ -270,14 +270,16 @@ class _Restoring:
         found: set[bytes] = set()
         for (tree, _), (following, kind) in zip(states, [*states[1:], (self.state.tree, "edit")], strict=True):
             if kind != "agent" and tree != following:
-                found.update(_changed_paths(self._repository.files(tree), self._repository.files(following)))
+                found.update(
+                    _find_changed_paths(self._repository.list_files(tree), self._repository.list_files(following))
+                )
         return found
 
-    def _full(self, path: bytes) -> bytes:
+    def _make_absolute(self, path: bytes) -> bytes:
         return os.path.join(self._root, path)
 
     def _is_as_scanned(self, path: bytes, current: Mapping[str, bytes]) -> bool:
-        entry, full = self._now.get(path), self._full(path)
+        entry, full = self._now.get(path), self._make_absolute(path)
         if entry is None:
             return not os.path.lexists(full)
         try:
@@ -290,7 +292,7 @@ class _Restoring:
         """Write a file atomically; ``False`` if it is not as scanned or its folder can't be used."""
         if not self._is_as_scanned(path, current):
             return False
-        entry, full = self._before[path], self._full(path)
+        entry, full = self._before[path], self._make_absolute(path)
         folder = os.path.dirname(full)
         try:
             self._make_folder(path)
@@ -301,7 +303,7 @@ class _Restoring:
                 os.unlink(draft)
                 os.symlink(contents[entry.blob], os.fsencode(draft))
             else:
-                os.chmod(draft, self._mode(full, entry))
+                os.chmod(draft, self._choose_mode(full, entry))
             os.replace(os.fsencode(draft), full)
         except OSError:
             with suppress(OSError, UnboundLocalError):
@@ -320,7 +322,7 @@ class _Restoring:
                 os.mkdir(folder)
 
     @staticmethod
-    def _mode(full: bytes, entry: FileEntry) -> int:
+    def _choose_mode(full: bytes, entry: FileEntry) -> int:
         try:
             present = os.lstat(full).st_mode & 0o777
         except OSError:
@@ -333,7 +335,7 @@ class _Restoring:
         """Remove a file, and the folders that are empty then; ``False`` if it is not as scanned."""
         if not self._is_as_scanned(path, current):
             return False
-        full = self._full(path)
+        full = self._make_absolute(path)
         try:
             os.unlink(full)
         except OSError:
@@ -352,10 +354,10 @@ def _encode(record: SnapshotRecord, state: ScannedState) -> bytes:
 
 
 def _load(repository: SnapshotRepository) -> list[_Recorded]:
-    return [_Recorded(one, msgspec.json.decode(one.record, type=SnapshotRecord)) for one in repository.snapshots()]
+    return [_Recorded(one, msgspec.json.decode(one.record, type=SnapshotRecord)) for one in repository.list_snapshots()]
 
 
-def _number(known: Sequence[_Recorded]) -> list[Checkpoint]:
+def _number_checkpoints(known: Sequence[_Recorded]) -> list[Checkpoint]:
     newest_first = [one for one in reversed(known) if one.record.kind == "checkpoint"]
     return [
         Checkpoint(
@@ -388,7 +390,7 @@ def _is_file(path: bytes) -> bool:
     return os.path.lexists(path) and (os.path.islink(path) or not os.path.isdir(path))
 
 
-def _changed_paths(before: Mapping[bytes, FileEntry], after: Mapping[bytes, FileEntry]) -> list[bytes]:
+def _find_changed_paths(before: Mapping[bytes, FileEntry], after: Mapping[bytes, FileEntry]) -> list[bytes]:
     return sorted(path for path in {*before, *after} if before.get(path) != after.get(path))
 
 
@@ -400,4 +402,4 @@ def _describe_change(
     old, new = (contents[one.blob] if one is not None else b"" for one in (before, after))
     if b"\0" in old or b"\0" in new:
         return ChangedFile(shown, change)
-    return ChangedFile(shown, change, text_diff(old.decode(errors="replace"), new.decode(errors="replace")))
+    return ChangedFile(shown, change, diff_texts(old.decode(errors="replace"), new.decode(errors="replace")))

@@ -69,7 +69,7 @@ class ProfileCheckpoints:
         """Return all workspaces with checkpoints, by folder."""
         found = []
         for folder, root in self._list_repositories():
-            listed = self._history(folder, root).list()
+            listed = self._make_history(folder, root).list()
             if listed:
                 size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
                 found.append(WorkspaceSummary(str(root), len(listed), listed[0].at, size))
@@ -81,7 +81,7 @@ class ProfileCheckpoints:
         removed = 0
         for repository, root in self._list_repositories():
             if folder is None or root == only:
-                history = self._history(repository, root)
+                history = self._make_history(repository, root)
                 removed += history.prune(everything=everything or not root.is_dir())
                 if not history.list():
                     shutil.rmtree(repository, ignore_errors=True)
@@ -102,7 +102,7 @@ class ProfileCheckpoints:
         if not (repository_folder / _ROOT_FILE).exists():
             self._remember(repository_folder, root)
             self._remove_unused()
-        return self._history(repository_folder, root)
+        return self._make_history(repository_folder, root)
 
     def _remember(self, folder: Path, root: Path) -> None:
         """Note which workspace a repository is for."""
@@ -128,7 +128,7 @@ class ProfileCheckpoints:
                     found.append((folder, Path(os.fsdecode((folder / _ROOT_FILE).read_bytes()))))
         return found
 
-    def _history(self, folder: Path, root: Path) -> WorkspaceHistory:
+    def _make_history(self, folder: Path, root: Path) -> WorkspaceHistory:
         return WorkspaceHistory(folder, root, partial(self._open_repository, folder, root), self._options.retention)
 
     def _open_repository(self, folder: Path, root: Path, lock: int) -> SnapshotRepository:

@@ -59,16 +59,16 @@ class SnapshotRepository(Protocol):
     def save(self, number: int, tree: str, record: bytes) -> str:
         """Save a snapshot atomically under this number, in place of an earlier one, and return its id."""
 
-    def snapshots(self) -> Sequence[Snapshot]:
+    def list_snapshots(self) -> Sequence[Snapshot]:
         """Return all snapshots by number."""
 
-    def files(self, tree: str) -> Mapping[bytes, FileEntry]:
+    def list_files(self, tree: str) -> Mapping[bytes, FileEntry]:
         """Return the files of a tree by path."""
 
     def read(self, blobs: Collection[str]) -> Mapping[str, bytes]:
         """Return contents by their ids."""
 
-    def ignored(self, paths: Collection[bytes]) -> set[bytes]:
+    def find_ignored(self, paths: Collection[bytes]) -> set[bytes]:
         """Return those of the paths that the rules in the folder exclude now."""
 
     def remove(self, numbers: Iterable[int]) -> None:
@@ -140,7 +140,7 @@ def remove_stale_locks(folder: Path) -> None:
         lock.unlink(missing_ok=True)
 
 
-def own_excludes(root: Path) -> Path | None:
+def find_own_excludes(root: Path) -> Path | None:
     """Return the file with the private exclusions of the workspace's own Git repository, if there is one."""
     path = root / _GIT_EXCLUDES
     return path if path.is_file() else None

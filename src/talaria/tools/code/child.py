@@ -16,7 +16,7 @@ from msgspec import Struct
 from talaria.contracts.sandbox import SandboxedCall, SandboxPrograms
 from talaria.core.errors import ToolFailed
 from talaria.core.files import person_umask
-from talaria.tools.output import join_cut, readable
+from talaria.tools.output import join_cut, make_readable
 
 OUTPUT_LIMIT = 20_000  # bytes kept: half from the beginning, half from the end
 _RUNNER = Path(__file__).with_name("runner.py")
@@ -45,7 +45,7 @@ class Output:
     def add(self, piece: bytes) -> None:
         """Add the next piece."""
         if text := self._decoder.decode(piece):
-            self._show(readable(text.encode()))
+            self._show(make_readable(text.encode()))
         room = max(0, OUTPUT_LIMIT // 2 - len(self._head))
         self._head += piece[:room]
         self._tail += piece[room:]
@@ -57,19 +57,19 @@ class Output:
     def text(self) -> str:
         """Return the text for the model."""
         if not self._left_out:
-            return readable(bytes(self._head + self._tail))
-        return join_cut(readable(bytes(self._head)), readable(bytes(self._tail)), missing=self._left_out)
+            return make_readable(bytes(self._head + self._tail))
+        return join_cut(make_readable(bytes(self._head)), make_readable(bytes(self._tail)), missing=self._left_out)
 
 
 class Child:
     """A running child; valid only inside `running`."""
 
-    def __init__(self, process: asyncio.subprocess.Process, calls: "_Calls", heard: asyncio.Event) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, calls: "_Calls", output_ended: asyncio.Event) -> None:
         self._process = process
         self._calls = calls
-        self._heard = heard
+        self._output_ended = output_ended
 
-    async def next_request(self) -> Request | None:
+    async def receive_request(self) -> Request | None:
         """Return the next tool call of the code; ``None`` when there are no more."""
         return await self._calls.receive()
 
@@ -83,7 +83,7 @@ class Child:
         _kill_group(self._process.pid)
         with suppress(TimeoutError):  # an escaped process may hold the output open
             async with asyncio.timeout(_LAST_WORDS):
-                await self._heard.wait()
+                await self._output_ended.wait()
         return code
 
 
@@ -100,7 +100,7 @@ async def running(
     inside = [*programs.python, "-I", "-X", "utf8", "-c", _RUNNER.read_text()] if programs else own
     started = launch(inside)
     try:
-        process = await _started(
+        process = await _start_process(
             started.argv, cwd=started.folder, env=started.environment, start_new_session=True, limit=_LONGEST_LINE,
             stdin=asyncio.subprocess.PIPE, stdout=childs_output, stderr=asyncio.subprocess.PIPE,
         )  # fmt: skip
@@ -179,7 +179,7 @@ def _listen(descriptor: int, output: Output) -> asyncio.Event:
     return silent
 
 
-async def _started(argv: Sequence[str], **options: Any) -> asyncio.subprocess.Process:
+async def _start_process(argv: Sequence[str], **options: Any) -> asyncio.subprocess.Process:
     try:
         return await asyncio.create_subprocess_exec(*argv, umask=person_umask(), **options)
     except OSError as error:

@@ -50,7 +50,7 @@ class Tools:
             raise ToolFailed(answer["text"])
         return str(answer["text"])
 
-    def _code(self) -> str:
+    def _read_code(self) -> str:
         return str(json.loads(self._answers.get())["code"])
 
 
@@ -61,7 +61,7 @@ def main() -> None:
     answers = _read_answers()
     sys.stdout = open(1, "w", encoding="utf-8", errors="replace", buffering=1, closefd=False)  # noqa: SIM115 - for the life of the process
     tools = Tools(answers, calls)
-    code = tools._code()  # noqa: SLF001 - the model's code sees no name that is not a tool
+    code = tools._read_code()  # noqa: SLF001 - the model's code sees no name that is not a tool
     sys.modules["tools"] = tools  # type: ignore[assignment]
     sys.argv = [_NAME]
     sys.path.insert(0, str(os.getcwd()))  # noqa: PTH109 - as if the code were a file there

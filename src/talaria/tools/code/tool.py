@@ -62,7 +62,7 @@ class ExecuteCode:
 
         output = Output(call.progress)
         workspace = call.workspace
-        environment = child_environment(_harmless(workspace.environment), call.context)
+        environment = child_environment(_filter_variables(workspace.environment), call.context)
         sandbox, calls = self._sandbox, list[SandboxedCall]()
         if sandbox is not None:
             await sandbox.start()
@@ -105,17 +105,17 @@ class ExecuteCode:
 
     async def _answer(self, child: "Child", call_tool: CallTool, limit: asyncio.Timeout) -> None:
         count = 0
-        while request := await child.next_request():
+        while request := await child.receive_request():
             count += 1
             left = (limit.when() or 0) - asyncio.get_running_loop().time()
             limit.reschedule(None)
             try:
-                await child.answer(await self._called(request, call_tool, count))
+                await child.answer(await self._run_tool(request, call_tool, count))
             except ToolFailed as error:
                 await child.answer(str(error), failed=True)
             limit.reschedule(asyncio.get_running_loop().time() + left)
 
-    async def _called(self, request: "Request", call_tool: CallTool, count: int) -> str:
+    async def _run_tool(self, request: "Request", call_tool: CallTool, count: int) -> str:
         if count > self._most_calls:
             raise ToolFailed(f"code may make at most {self._most_calls} tool calls")
         if request.name == self.name:
@@ -123,6 +123,6 @@ class ExecuteCode:
         return (await call_tool(request.name, msgspec.json.encode(request.arguments).decode())).text
 
 
-def _harmless(environment: Mapping[str, str]) -> dict[str, str]:
+def _filter_variables(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the few variables that a program needs and that contain no secret."""
     return {name: environment[name] for name in _HARMLESS if name in environment}

@@ -52,8 +52,8 @@ class Cron:
     effect = Effect.IDEMPOTENT
     arguments: type[Struct] = CronArguments
 
-    def __init__(self, desk: Callable[[], JobService], *, makes: bool = True) -> None:
-        self._desk = desk
+    def __init__(self, service: Callable[[], JobService], *, makes: bool = True) -> None:
+        self._service = service
         self._makes = makes
 
     def proposed_action(self, arguments: CronArguments) -> ProposedAction:
@@ -71,45 +71,46 @@ class Cron:
         if arguments.script and any(one.strip() not in _OWN for one in arguments.deliver):
             raise ToolFailed("Set the script first, then the report target with `edit`: each needs its own approval.")
         try:
-            return ToolOutput(await self._done(arguments, call))
+            return ToolOutput(await self._run_action(arguments, call))
         except (Refused, NotFound, Ambiguous) as error:
             raise ToolFailed(str(error)) from error
 
-    async def _done(self, arguments: CronArguments, call: Call) -> str:
-        desk, asker = self._desk(), _asker(arguments, call)
+    async def _run_action(self, arguments: CronArguments, call: Call) -> str:
+        service, requester = self._service(), _make_requester(arguments, call)
         match arguments.action:
             case "list":
-                jobs = await desk.find(arguments.job, asker)
-                return "\n".join(map(_line, jobs)) or "There are no jobs."
+                jobs = await service.find(arguments.job, requester)
+                return "\n".join(map(_format_job, jobs)) or "There are no jobs."
             case "add":
                 if not self._makes:
                     raise ToolFailed("A scheduled job can't create jobs. Tell the person what to schedule.")
-                return f"Added: {_told(await desk.add(_wish(arguments), asker))}"
+                return f"Added: {_describe_job(await service.add(_make_request(arguments), requester))}"
             case "edit":
-                return f"Changed: {_told(await desk.change(_named(arguments), _wish(arguments), asker))}"
+                job = await service.change(_require_job(arguments), _make_request(arguments), requester)
+                return f"Changed: {_describe_job(job)}"
             case "pause" | "resume":
                 request = JobRequest(paused=arguments.action == "pause")
-                return _line(await desk.change(_named(arguments), request, asker))
+                return _format_job(await service.change(_require_job(arguments), request, requester))
             case "remove":
-                return f"Removed: {(await desk.remove(_named(arguments), asker)).name}"
+                return f"Removed: {(await service.remove(_require_job(arguments), requester)).name}"
             case "run":
-                return f"Started: {(await desk.run(_named(arguments), asker)).name}"
+                return f"Started: {(await service.run(_require_job(arguments), requester)).name}"
             case "history":
-                return _past(await desk.history(_named(arguments), asker))
+                return _format_runs(await service.history(_require_job(arguments), requester))
 
 
-def _asker(arguments: CronArguments, call: Call) -> JobRequester:
+def _make_requester(arguments: CronArguments, call: Call) -> JobRequester:
     key = repr((call.context.turn_id or call.session_id, call.id, arguments))
     return JobRequester(owner=call.owner, audience=call.audience, session_id=call.session_id, key=key)
 
 
-def _named(arguments: CronArguments) -> str:
+def _require_job(arguments: CronArguments) -> str:
     if not arguments.job.strip():
         raise ToolFailed("Give the `job`; `list` shows all jobs.")
     return arguments.job
 
 
-def _wish(arguments: CronArguments) -> JobRequest:
+def _make_request(arguments: CronArguments) -> JobRequest:
     return JobRequest(
         when=arguments.when or None,
         prompt=arguments.prompt or None,
@@ -124,11 +125,11 @@ def _wish(arguments: CronArguments) -> JobRequest:
     )
 
 
-def _told(job: JobView) -> str:
-    return "\n".join((_line(job), *job.remarks))
+def _describe_job(job: JobView) -> str:
+    return "\n".join((_format_job(job), *job.remarks))
 
 
-def _line(job: JobView) -> str:
+def _format_job(job: JobView) -> str:
     what = " ".join((job.prompt or job.script).split())
     what = what if len(what) <= _SHOWN_PROMPT else f"{what[:_SHOWN_PROMPT]}…"
     when = f"next {job.next_told}" if job.next_told else job.state
@@ -136,6 +137,6 @@ def _line(job: JobView) -> str:
     return f"{job.id} “{job.name}” {job.schedule}, {when}{left}, to {', '.join(job.deliver)}: {what}"
 
 
-def _past(runs: Sequence[RunView]) -> str:
+def _format_runs(runs: Sequence[RunView]) -> str:
     lines = [f"{run.due_told} {run.state}: {run.output[:_SHOWN_OUTPUT]}".rstrip(": ") for run in runs]
     return "\n".join(lines) or "It hasn't run yet."

@@ -10,7 +10,7 @@ import msgspec
 
 from talaria.core.errors import ToolFailed
 from talaria.tools.documents.contents import DocumentArchive, Parts, Section
-from talaria.tools.web.html_text import page_text
+from talaria.tools.web.html_text import extract_page_text
 
 _CONTAINER = "META-INF/container.xml"
 _DAMAGED = "the file is damaged or incomplete"
@@ -24,22 +24,22 @@ def read_book(archive: DocumentArchive) -> Parts:
         raise ToolFailed("it is protected against copying")
     if _CONTAINER not in archive.names:
         raise ToolFailed(_DAMAGED)
-    rootfile = archive.xml(_CONTAINER).find(".//{*}rootfile")
+    rootfile = archive.read_xml(_CONTAINER).find(".//{*}rootfile")
     package = rootfile.get("full-path", "") if rootfile is not None else ""
     if package not in archive.names:
         raise ToolFailed(_DAMAGED)
-    root = archive.xml(package)
+    root = archive.read_xml(package)
     title = root.find(".//{http://purl.org/dc/elements/1.1/}title")
     items = {one.get("id", ""): unquote(one.get("href", "")) for one in root.iterfind(".//{*}manifest/{*}item")}
     order = [items.get(one.get("idref", ""), "") for one in root.iterfind(".//{*}spine/{*}itemref")]
     folder = posixpath.dirname(package)
     names = [posixpath.normpath(posixpath.join(folder, one)) for one in order if one]
-    sections = [Section("", partial(_chapter, archive, name)) for name in names if name in archive.names]
+    sections = [Section("", partial(_read_chapter, archive, name)) for name in names if name in archive.names]
     return Parts("book", "chapter", sections, (title.text or "").strip() if title is not None else "")
 
 
-def _chapter(archive: DocumentArchive, name: str) -> str:
-    return page_text(archive.read(name).decode("utf-8", "replace"), "")
+def _read_chapter(archive: DocumentArchive, name: str) -> str:
+    return extract_page_text(archive.read(name).decode("utf-8", "replace"), "")
 
 
 def read_notebook(path: Path) -> Parts:
@@ -50,30 +50,30 @@ def read_notebook(path: Path) -> Parts:
         notebook = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
         cells = notebook["cells"]
         language = notebook.get("metadata", {}).get("language_info", {}).get("name", "python")
-        texts = [_cell(one, language) for one in cells]
+        texts = [_format_cell(one, language) for one in cells]
     except (msgspec.DecodeError, KeyError, TypeError, AttributeError) as error:
         raise ToolFailed(_DAMAGED) from error
     return Parts("notebook", "cell", [Section("", partial(str, text)) for text in texts])
 
 
-def _cell(cell: dict[str, Any], language: str) -> str:
-    source = _joined(cell.get("source", ""))
+def _format_cell(cell: dict[str, Any], language: str) -> str:
+    source = _join_text(cell.get("source", ""))
     if cell.get("cell_type") != "code":
         return source
-    results = [text for output in cell.get("outputs", ()) if (text := _output(output))]
+    results = [text for output in cell.get("outputs", ()) if (text := _format_output(output))]
     return "\n".join((f"```{language}\n{source}\n```", *(f"Result:\n{text}" for text in results)))
 
 
-def _output(output: dict[str, Any]) -> str:
+def _format_output(output: dict[str, Any]) -> str:
     if "ename" in output:
         return f"{output.get('ename')}: {output.get('evalue')}"
     data = output.get("data", {})
-    text = _joined(output.get("text", data.get("text/plain", "")))
+    text = _join_text(output.get("text", data.get("text/plain", "")))
     pictures = [kind for kind in data if kind.startswith("image/")]
     if pictures:
         text = f"{text}\n[{pictures[0]}]".strip()
     return text if len(text) <= _LONGEST_OUTPUT else f"{text[:_LONGEST_OUTPUT]}\n[… {len(text):,} characters]"
 
 
-def _joined(text: str | list[str]) -> str:
+def _join_text(text: str | list[str]) -> str:
     return text if isinstance(text, str) else "".join(text)

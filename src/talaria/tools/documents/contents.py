@@ -41,11 +41,11 @@ class DocumentArchive:
     def read(self, name: str) -> bytes:
         """Return an entry."""
         try:
-            return b"".join(self._chunks(name))
+            return b"".join(self._read_chunks(name))
         except _DAMAGE as error:
             raise ToolFailed("the file is damaged or incomplete") from error
 
-    def _chunks(self, name: str) -> Iterator[bytes]:
+    def _read_chunks(self, name: str) -> Iterator[bytes]:
         if self._zip.getinfo(name).flag_bits & 1:
             raise ToolFailed("it is encrypted with a password")
         with self._zip.open(name) as entry:
@@ -55,14 +55,14 @@ class DocumentArchive:
                     raise ToolFailed(f"it expands to more than {_MOST_BYTES // 2**20} MB")
                 yield chunk
 
-    def xml(self, name: str) -> Element:
+    def read_xml(self, name: str) -> Element:
         """Return an entry as XML."""
         return parse_xml(self.read(name))
 
-    def rows(self, name: str, tag: str) -> Iterator[Element]:
+    def iterate_elements(self, name: str, tag: str) -> Iterator[Element]:
         """Yield the elements with this tag one after another, without keeping all of them."""
         parser: Any = ET.XMLPullParser(("end",))
-        data = _checked(self.read(name))
+        data = _refuse_doctype(self.read(name))
         try:
             for start in range(0, len(data), _CHUNK):
                 parser.feed(data[start : start + _CHUNK])
@@ -73,14 +73,14 @@ class DocumentArchive:
         except ET.ParseError as error:
             raise ToolFailed("the file is damaged or incomplete") from error
 
-    def related(self, name: str) -> dict[str, tuple[str, str]]:
+    def read_relations(self, name: str) -> dict[str, tuple[str, str]]:
         """Return the kind and the target of each relation of a part, by its id."""
         path = PurePosixPath(name)
         relations = str(path.parent / "_rels" / f"{path.name}.rels")
         if relations not in self.names:
             return {}
         found = {}
-        for one in self.xml(relations):
+        for one in self.read_xml(relations):
             target = one.get("Target", "")
             if one.get("TargetMode") != "External":
                 target = _resolve(path.parent, target)
@@ -91,7 +91,7 @@ class DocumentArchive:
 def parse_xml(data: bytes) -> Element:
     """Return a root element, or raise `ToolFailed`; document types, and so entities, are refused."""
     try:
-        return ET.fromstring(_checked(data))  # noqa: S314 -- without a document type there are no entities
+        return ET.fromstring(_refuse_doctype(data))  # noqa: S314 -- without a document type there are no entities
     except ET.ParseError as error:
         raise ToolFailed("the file is damaged or incomplete") from error
 
@@ -117,9 +117,9 @@ class Parts(Struct, frozen=True):
         if not selection.strip():
             return list(range(len(self.sections)))
         named = [index for index, one in enumerate(self.sections) if one.name and one.name == selection.strip()]
-        return named or list(dict.fromkeys(self._numbered(selection)))
+        return named or list(dict.fromkeys(self._parse_numbers(selection)))
 
-    def _numbered(self, selection: str) -> Iterator[int]:
+    def _parse_numbers(self, selection: str) -> Iterator[int]:
         for one in selection.split(","):
             found = _RANGE.fullmatch(one.strip())
             if found is None:
@@ -132,13 +132,13 @@ class Parts(Struct, frozen=True):
             yield from range(first - 1, min(last, len(self.sections)))
 
 
-def table_row(cells: Sequence[str]) -> str:
+def format_table_row(cells: Sequence[str]) -> str:
     """Return cells as a row of a Markdown table."""
     escaped = (" ".join(cell.split()).replace("|", r"\|") for cell in cells)
     return f"| {' | '.join(escaped)} |"
 
 
-def _checked(data: bytes) -> bytes:
+def _refuse_doctype(data: bytes) -> bytes:
     if any(mark in data[:_PROLOGUE] or mark in data for mark in _DOCTYPES):
         raise ToolFailed("it contains XML entities, which are refused because they can expand without end")
     return data

@@ -84,7 +84,7 @@ def _collect(parts: Parts, request: ExtractRequest, draw: Callable[[int, Path], 
             draw(index, picture)
             pictures.append(str(picture))
             text = text or f"[no text; picture of the page: {picture}]"
-        window.add(f"{_heading(parts, index)}{text or '[no text]'}")
+        window.add(f"{_format_heading(parts, index)}{text or '[no text]'}")
     return Extracted(
         kind=parts.kind,
         unit=parts.unit,
@@ -129,7 +129,7 @@ class _Window:
                 self._room -= len(line) + 1
 
 
-def _heading(parts: Parts, index: int) -> str:
+def _format_heading(parts: Parts, index: int) -> str:
     if not parts.unit:
         return ""
     section = parts.sections[index]

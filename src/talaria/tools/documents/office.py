@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from talaria.core.errors import ToolFailed
-from talaria.tools.documents.contents import DocumentArchive, Element, Parts, Section, table_row
+from talaria.tools.documents.contents import DocumentArchive, Element, Parts, Section, format_table_row
 
 _W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _A = "{http://schemas.openxmlformats.org/drawingml/2006/main}"
@@ -35,17 +35,17 @@ _SKIPPED = {f"{_TEXT}tracked-changes", f"{_OFFICE}annotation", f"{_TEXT}note-cit
 
 def read_word(archive: DocumentArchive) -> Parts:
     """Return a Word document as Markdown: headings, lists, tables, links and notes."""
-    main = _main_part(archive, "word/document.xml")
-    root, relations = archive.xml(main), archive.related(main)
-    styles = _heading_styles(archive, relations)
+    main = _find_main_part(archive, "word/document.xml")
+    root, relations = archive.read_xml(main), archive.read_relations(main)
+    styles = _find_heading_styles(archive, relations)
     body = root.find(f"{_W}body")
-    lines = list(_blocks(body, styles, relations)) if body is not None else []
-    lines = [*_margins(archive, relations, "header"), *lines, *_margins(archive, relations, "footer")]
+    lines = list(_render_blocks(body, styles, relations)) if body is not None else []
+    lines = [*_read_margins(archive, relations, "header"), *lines, *_read_margins(archive, relations, "footer")]
     for kind in ("footnotes", "endnotes"):
         target = next((target for name, target in relations.values() if name == kind), "")
         if target in archive.names:
-            for note in archive.xml(target):
-                text = " ".join(_blocks(note, styles, {})).strip()
+            for note in archive.read_xml(target):
+                text = " ".join(_render_blocks(note, styles, {})).strip()
                 if text and note.get(f"{_W}type") is None:
                     lines.append(f"[^{note.get(f'{_W}id')}]: {text}")
     return Parts("Word document", "", [Section("", partial("\n".join, lines))])
@@ -53,30 +53,32 @@ def read_word(archive: DocumentArchive) -> Parts:
 
 def read_slides(archive: DocumentArchive) -> Parts:
     """Return a presentation: the text, tables and notes of each slide, in the order of the show."""
-    main = _main_part(archive, "ppt/presentation.xml")
-    relations = archive.related(main)
-    order = [relations.get(one.get(f"{_R}id", ""), ("", ""))[1] for one in archive.xml(main).iter(f"{_P}sldId")]
+    main = _find_main_part(archive, "ppt/presentation.xml")
+    relations = archive.read_relations(main)
+    order = [relations.get(one.get(f"{_R}id", ""), ("", ""))[1] for one in archive.read_xml(main).iter(f"{_P}sldId")]
     slides = [name for name in order if name in archive.names]
-    return Parts("presentation", "slide", [Section("", partial(_slide, archive, name)) for name in slides])
+    return Parts("presentation", "slide", [Section("", partial(_read_slide, archive, name)) for name in slides])
 
 
 def read_workbook(archive: DocumentArchive) -> Parts:
     """Return a workbook: the rows of each sheet, with the values that formulas had when it was saved."""
-    main = _main_part(archive, "xl/workbook.xml")
-    relations, root = archive.related(main), archive.xml(main)
+    main = _find_main_part(archive, "xl/workbook.xml")
+    relations, root = archive.read_relations(main), archive.read_xml(main)
     properties = root.find(f"{_S}workbookPr")
     first_day = (
         _FIRST_DAY_1904 if properties is not None and properties.get("date1904") in {"1", "true"} else _FIRST_DAY
     )
     of_kind = dict(relations.values())
-    texts = _shared_texts(archive, of_kind.get("sharedStrings", ""))
-    dates = _date_styles(archive, of_kind.get("styles", ""))
+    texts = _read_shared_texts(archive, of_kind.get("sharedStrings", ""))
+    dates = _find_date_styles(archive, of_kind.get("styles", ""))
     sections = []
     for sheet in root.iter(f"{_S}sheet"):
         target = relations.get(sheet.get(f"{_R}id", ""), ("", ""))[1]
         if target in archive.names:
             rows = _Rows(archive, target, texts, dates, first_day)
-            sections.append(Section(sheet.get("name", ""), rows.text, sheet.get("state", "visible") != "visible"))
+            sections.append(
+                Section(sheet.get("name", ""), rows.format_text, sheet.get("state", "visible") != "visible")
+            )
     return Parts("workbook", "sheet", sections)
 
 
@@ -92,23 +94,23 @@ class _Rows:
         self._dates = dates
         self._first_day = first_day
 
-    def text(self) -> str:
+    def format_text(self) -> str:
         lines = []
-        for row in self._archive.rows(self._name, f"{_S}row"):
+        for row in self._archive.iterate_elements(self._name, f"{_S}row"):
             values: list[str] = []
             for cell in row.iter(f"{_S}c"):
-                column = _column(cell.get("r", "")) or len(values) + 1
-                if column <= _MOST_COLUMNS and (text := self._value(cell)):
+                column = _parse_column(cell.get("r", "")) or len(values) + 1
+                if column <= _MOST_COLUMNS and (text := self._format_value(cell)):
                     values += [""] * (column - len(values) - 1)
                     values.append(text)
             if any(values):
-                lines.append(f"{row.get('r', '')}\t{table_row(values)}".strip())
+                lines.append(f"{row.get('r', '')}\t{format_table_row(values)}".strip())
         return "\n".join(lines)
 
-    def _value(self, cell: Element) -> str:
+    def _format_value(self, cell: Element) -> str:
         kind = cell.get("t", "n")
         if kind == "inlineStr":
-            return _cell_text(cell)
+            return _extract_cell_text(cell)
         found = cell.find(f"{_S}v")
         text = found.text or "" if found is not None else ""
         if not text and (formula := cell.find(f"{_S}f")) is not None and formula.text:
@@ -119,10 +121,10 @@ class _Rows:
             return "TRUE" if text == "1" else "FALSE"
         style = cell.get("s", "0")
         if kind == "n" and text and style.isdecimal() and int(style) in self._dates:
-            return self._date(text)
+            return self._format_date(text)
         return text
 
-    def _date(self, text: str) -> str:
+    def _format_date(self, text: str) -> str:
         try:
             at = self._first_day + timedelta(days=float(text))
         except (ValueError, OverflowError):
@@ -134,44 +136,48 @@ class _Rows:
 def read_open_document(archive: DocumentArchive) -> Parts:
     """Return a text as Markdown, or the sheets or slides of the other kinds."""
     manifest = "META-INF/manifest.xml"
-    if manifest in archive.names and archive.xml(manifest).find(f".//{_MANIFEST}encryption-data") is not None:
+    if manifest in archive.names and archive.read_xml(manifest).find(f".//{_MANIFEST}encryption-data") is not None:
         raise ToolFailed("it is encrypted with a password")
-    root = archive.xml("content.xml")
+    root = archive.read_xml("content.xml")
     body = root.find(f"{_OFFICE}body")
     content = body[0] if body is not None and len(body) else None
     if content is None:
         raise ToolFailed("the file is damaged or incomplete")
     if content.tag == f"{_OFFICE}spreadsheet":
-        hidden = _hidden_styles(root, "table", f"{_TABLE}display", "false")
-        return Parts("spreadsheet", "sheet", [_table(one, hidden) for one in content.findall(f"{_TABLE}table")])
+        hidden = _find_hidden_styles(root, "table", f"{_TABLE}display", "false")
+        return Parts(
+            "spreadsheet", "sheet", [_make_sheet_section(one, hidden) for one in content.findall(f"{_TABLE}table")]
+        )
     if content.tag == f"{_OFFICE}presentation":
-        hidden = _hidden_styles(root, "drawing-page", f"{_PRESENTATION}visibility", "hidden")
-        return Parts("presentation", "slide", [_page(one, hidden) for one in content.findall(f"{_DRAW}page")])
-    return Parts("text document", "", [Section("", lambda: "\n".join(_flow(content)))])
+        hidden = _find_hidden_styles(root, "drawing-page", f"{_PRESENTATION}visibility", "hidden")
+        return Parts(
+            "presentation", "slide", [_make_slide_section(one, hidden) for one in content.findall(f"{_DRAW}page")]
+        )
+    return Parts("text document", "", [Section("", lambda: "\n".join(_render_flow(content)))])
 
 
-def _margins(archive: DocumentArchive, relations: dict[str, tuple[str, str]], kind: str) -> list[str]:
+def _read_margins(archive: DocumentArchive, relations: dict[str, tuple[str, str]], kind: str) -> list[str]:
     """Return the text of headers or footers, each once: letterheads are there."""
     names = [target for name, target in relations.values() if name == kind and target in archive.names]
-    texts = (" ".join(_blocks(archive.xml(name), {}, {})).strip() for name in sorted(names))
+    texts = (" ".join(_render_blocks(archive.read_xml(name), {}, {})).strip() for name in sorted(names))
     return [f"[{kind}: {text}]" for text in dict.fromkeys(texts) if text]
 
 
-def _main_part(archive: DocumentArchive, usual: str) -> str:
+def _find_main_part(archive: DocumentArchive, usual: str) -> str:
     """Return the name of the part that the package says is the document."""
-    named = (target for kind, target in archive.related("").values() if kind == "officeDocument")
+    named = (target for kind, target in archive.read_relations("").values() if kind == "officeDocument")
     name = next(named, usual)
     if name not in archive.names:
         raise ToolFailed(_DAMAGED)
     return name
 
 
-def _heading_styles(archive: DocumentArchive, relations: dict[str, tuple[str, str]]) -> dict[str, int]:
+def _find_heading_styles(archive: DocumentArchive, relations: dict[str, tuple[str, str]]) -> dict[str, int]:
     """Return the level of each style that is a heading."""
     target = next((target for name, target in relations.values() if name == "styles"), "")
     found = {}
     if target in archive.names:
-        for style in archive.xml(target).iter(f"{_W}style"):
+        for style in archive.read_xml(target).iter(f"{_W}style"):
             name = style.find(f"{_W}name")
             heading = _HEADING.fullmatch(name.get(f"{_W}val", "")) if name is not None else None
             if heading:
@@ -179,10 +185,10 @@ def _heading_styles(archive: DocumentArchive, relations: dict[str, tuple[str, st
     return found
 
 
-def _blocks(parent: Element, styles: dict[str, int], relations: dict[str, tuple[str, str]]) -> Iterator[str]:
+def _render_blocks(parent: Element, styles: dict[str, int], relations: dict[str, tuple[str, str]]) -> Iterator[str]:
     for block in parent:
         if block.tag == f"{_W}p":
-            text = _paragraph(block, relations)
+            text = _render_paragraph(block, relations)
             style = block.find(f"{_W}pPr/{_W}pStyle")
             level = styles.get(style.get(f"{_W}val", ""), 0) if style is not None else 0
             listed = block.find(f"{_W}pPr/{_W}numPr") is not None or (
@@ -192,16 +198,18 @@ def _blocks(parent: Element, styles: dict[str, int], relations: dict[str, tuple[
                 yield f"{'#' * level} {text}" if level else f"- {text}" if listed else text
         elif block.tag == f"{_W}tbl":
             for row in block.iter(f"{_W}tr"):
-                yield table_row([" ".join(_blocks(cell, styles, relations)) for cell in row.iter(f"{_W}tc")])
+                yield format_table_row(
+                    [" ".join(_render_blocks(cell, styles, relations)) for cell in row.iter(f"{_W}tc")]
+                )
         elif block.tag in {f"{_W}sdt", f"{_W}sdtContent", f"{_W}customXml", f"{_W}ins"}:
-            yield from _blocks(block, styles, relations)
+            yield from _render_blocks(block, styles, relations)
 
 
-def _paragraph(block: Element, relations: dict[str, tuple[str, str]]) -> str:
-    return "".join(_runs(block, relations)).strip()
+def _render_paragraph(block: Element, relations: dict[str, tuple[str, str]]) -> str:
+    return "".join(_render_runs(block, relations)).strip()
 
 
-def _runs(parent: Element, relations: dict[str, tuple[str, str]]) -> Iterator[str]:
+def _render_runs(parent: Element, relations: dict[str, tuple[str, str]]) -> Iterator[str]:
     for one in parent:
         if one.tag == f"{_W}t":
             yield one.text or ""
@@ -210,33 +218,33 @@ def _runs(parent: Element, relations: dict[str, tuple[str, str]]) -> Iterator[st
         elif one.tag in {f"{_W}footnoteReference", f"{_W}endnoteReference"}:
             yield f"[^{one.get(f'{_W}id')}]"
         elif one.tag == f"{_W}hyperlink":
-            text, target = "".join(_runs(one, relations)), relations.get(one.get(f"{_R}id", ""), ("", ""))[1]
+            text, target = "".join(_render_runs(one, relations)), relations.get(one.get(f"{_R}id", ""), ("", ""))[1]
             yield f"[{text}]({target})" if "://" in target else text
         elif one.tag not in {f"{_W}del", f"{_W}pPr", f"{_W}rPr", f"{_W}instrText", _FALLBACK}:
-            yield from _runs(one, relations)
+            yield from _render_runs(one, relations)
 
 
-def _slide(archive: DocumentArchive, name: str) -> str:
-    root = archive.xml(name)
-    lines = [*(("(hidden)",) if root.get("show") in {"0", "false"} else ()), *_shapes(root)]
-    notes = next((target for kind, target in archive.related(name).values() if kind == "notesSlide"), "")
+def _read_slide(archive: DocumentArchive, name: str) -> str:
+    root = archive.read_xml(name)
+    lines = [*(("(hidden)",) if root.get("show") in {"0", "false"} else ()), *_render_shapes(root)]
+    notes = next((target for kind, target in archive.read_relations(name).values() if kind == "notesSlide"), "")
     if notes in archive.names:
-        said = [
+        note_lines = [
             text
-            for shape in archive.xml(notes).iter(f"{_P}sp")
+            for shape in archive.read_xml(notes).iter(f"{_P}sp")
             if (kind := shape.find(f".//{_P}ph")) is not None and kind.get("type") == "body"
-            for text in _shapes(shape)
+            for text in _render_shapes(shape)
         ]
-        if said:
-            lines += ["Notes:", *said]
+        if note_lines:
+            lines += ["Notes:", *note_lines]
     return "\n".join(lines)
 
 
-def _shapes(parent: Element) -> Iterator[str]:
+def _render_shapes(parent: Element) -> Iterator[str]:
     for one in parent:
         if one.tag == f"{_A}tbl":
             for row in one.iter(f"{_A}tr"):
-                yield table_row([" ".join(_shapes(cell)) for cell in row.iter(f"{_A}tc")])
+                yield format_table_row([" ".join(_render_shapes(cell)) for cell in row.iter(f"{_A}tc")])
         elif one.tag == f"{_A}p":
             pieces = (
                 "\n" if piece.tag == f"{_A}br" else piece.text or ""
@@ -246,26 +254,26 @@ def _shapes(parent: Element) -> Iterator[str]:
             if text := "".join(pieces).strip():
                 yield text
         elif one.tag != _FALLBACK:
-            yield from _shapes(one)
+            yield from _render_shapes(one)
 
 
-def _shared_texts(archive: DocumentArchive, name: str) -> list[str]:
+def _read_shared_texts(archive: DocumentArchive, name: str) -> list[str]:
     if name not in archive.names:
         return []
-    return [_cell_text(one) for one in archive.rows(name, f"{_S}si")]
+    return [_extract_cell_text(one) for one in archive.iterate_elements(name, f"{_S}si")]
 
 
-def _cell_text(element: Element) -> str:
+def _extract_cell_text(element: Element) -> str:
     """Return the text of a rich text, without its phonetic hints."""
     hints = {id(text) for hint in element.iter(f"{_S}rPh") for text in hint.iter(f"{_S}t")}
     return "".join(text.text or "" for text in element.iter(f"{_S}t") if id(text) not in hints)
 
 
-def _date_styles(archive: DocumentArchive, name: str) -> set[int]:
+def _find_date_styles(archive: DocumentArchive, name: str) -> set[int]:
     """Return the numbers of the cell styles that show dates."""
     if name not in archive.names:
         return set()
-    root = archive.xml(name)
+    root = archive.read_xml(name)
     own = {
         int(one.get("numFmtId", 0))
         for one in root.iter(f"{_S}numFmt")
@@ -276,7 +284,7 @@ def _date_styles(archive: DocumentArchive, name: str) -> set[int]:
     return {number for number, one in found if int(one.get("numFmtId", 0)) in _DATE_FORMATS | own}
 
 
-def _column(reference: str) -> int:
+def _parse_column(reference: str) -> int:
     found = _CELL.fullmatch(reference)
     number = 0
     for letter in found[1] if found else "":
@@ -284,7 +292,7 @@ def _column(reference: str) -> int:
     return number
 
 
-def _hidden_styles(root: Element, family: str, attribute: str, value: str) -> set[str]:
+def _find_hidden_styles(root: Element, family: str, attribute: str, value: str) -> set[str]:
     """Return the names of the styles of hidden sheets or slides."""
     styles = root.iterfind(f"{_OFFICE}automatic-styles/{_STYLE}style[@{_STYLE}family='{family}']")
     return {
@@ -294,38 +302,38 @@ def _hidden_styles(root: Element, family: str, attribute: str, value: str) -> se
     }
 
 
-def _table(table: Element, hidden: set[str]) -> Section:
+def _make_sheet_section(table: Element, hidden: set[str]) -> Section:
     is_hidden = table.get(f"{_TABLE}style-name", "") in hidden
-    return Section(table.get(f"{_TABLE}name", ""), lambda: "\n".join(_sheet(table)), is_hidden)
+    return Section(table.get(f"{_TABLE}name", ""), lambda: "\n".join(_render_sheet(table)), is_hidden)
 
 
-def _page(page: Element, hidden: set[str]) -> Section:
+def _make_slide_section(page: Element, hidden: set[str]) -> Section:
     is_hidden = page.get(f"{_DRAW}style-name", "") in hidden
-    return Section("", lambda: "\n".join(_presentation_slide(page)), is_hidden)
+    return Section("", lambda: "\n".join(_render_slide(page)), is_hidden)
 
 
-def _flow(parent: Element, indent: int = 0) -> Iterator[str]:
+def _render_flow(parent: Element, indent: int = 0) -> Iterator[str]:
     """Yield headings, paragraphs, lists and tables as lines."""
     for one in parent:
         if one.tag == f"{_TEXT}h":
-            yield f"{'#' * int(one.get(f'{_TEXT}outline-level', '1'))} {_text(one)}"
+            yield f"{'#' * int(one.get(f'{_TEXT}outline-level', '1'))} {_extract_text(one)}"
         elif one.tag == f"{_TEXT}p":
-            if text := _text(one):
+            if text := _extract_text(one):
                 yield text
         elif one.tag == f"{_TEXT}list-item":
-            lines = list(_flow(one, indent + 1))
+            lines = list(_render_flow(one, indent + 1))
             yield from (f"{'  ' * indent}- {line}" if not line.lstrip().startswith("- ") else line for line in lines)
         elif one.tag == f"{_TABLE}table":
-            yield from (table_row(cells) for cells in _rows(one))
+            yield from (format_table_row(cells) for cells in _read_rows(one))
         elif one.tag not in _SKIPPED:
-            yield from _flow(one, indent)
+            yield from _render_flow(one, indent)
 
 
-def _text(parent: Element) -> str:
-    return "".join(_pieces(parent)).strip()
+def _extract_text(parent: Element) -> str:
+    return "".join(_extract_pieces(parent)).strip()
 
 
-def _pieces(parent: Element) -> Iterator[str]:
+def _extract_pieces(parent: Element) -> Iterator[str]:
     yield parent.text or ""
     for one in parent:
         if one.tag == f"{_TEXT}s":
@@ -333,34 +341,34 @@ def _pieces(parent: Element) -> Iterator[str]:
         elif one.tag in {f"{_TEXT}tab", f"{_TEXT}line-break"}:
             yield "\t" if one.tag == f"{_TEXT}tab" else "\n"
         elif one.tag == f"{_TEXT}note":
-            yield f" [{' '.join(_flow(one))}]"
+            yield f" [{' '.join(_render_flow(one))}]"
         elif one.tag not in _SKIPPED:
-            yield from _pieces(one)
+            yield from _extract_pieces(one)
         yield one.tail or ""
 
 
-def _sheet(table: Element) -> Iterator[str]:
-    for number, cells in enumerate(_rows(table), 1):
+def _render_sheet(table: Element) -> Iterator[str]:
+    for number, cells in enumerate(_read_rows(table), 1):
         if any(cells):
-            yield f"{number}\t{table_row(cells)}"
+            yield f"{number}\t{format_table_row(cells)}"
 
 
-def _rows(table: Element) -> Iterator[list[str]]:
+def _read_rows(table: Element) -> Iterator[list[str]]:
     for row in table.iter(f"{_TABLE}table-row"):
         cells: list[str] = []
         for cell in row:
             if cell.tag in {f"{_TABLE}table-cell", f"{_TABLE}covered-table-cell"}:
                 times = min(int(cell.get(f"{_TABLE}number-columns-repeated", "1")), _MOST_REPEATED)
-                cells += [" ".join(_flow(cell))] * times
+                cells += [" ".join(_render_flow(cell))] * times
         while cells and not cells[-1]:
             cells.pop()
         repeated = int(row.get(f"{_TABLE}number-rows-repeated", "1"))
         yield from [cells] * (min(repeated, _MOST_REPEATED) if cells else 1)
 
 
-def _presentation_slide(page: Element) -> Iterator[str]:
-    yield from _flow(page)
+def _render_slide(page: Element) -> Iterator[str]:
+    yield from _render_flow(page)
     notes = page.find(f"{_PRESENTATION}notes")
-    said = list(_flow(notes)) if notes is not None else []
-    if said:
-        yield from ("Notes:", *said)
+    note_lines = list(_render_flow(notes)) if notes is not None else []
+    if note_lines:
+        yield from ("Notes:", *note_lines)

@@ -28,7 +28,7 @@ def open_pdf(path: Path) -> PdfDocument:
 def read_pdf(document: PdfDocument) -> Parts:
     """Return the text of each page; a page without text is a picture."""
     title = str(document.get_metadata_dict().get("Title", "")).strip()
-    sections = [Section("", partial(_page, document, number)) for number in range(len(document))]
+    sections = [Section("", partial(_read_page, document, number)) for number in range(len(document))]
     return Parts("PDF", "page", sections, title)
 
 
@@ -36,10 +36,10 @@ def draw_page(document: PdfDocument, number: int, file: Path) -> None:
     """Write a picture of a page."""
     page = document[number]
     scale = min(2.0, _WIDEST / max(page.get_width(), page.get_height(), 1.0))
-    file.write_bytes(_png(page.render(scale=scale, rev_byteorder=True)))
+    file.write_bytes(_encode_png(page.render(scale=scale, rev_byteorder=True)))
 
 
-def _page(document: PdfDocument, number: int) -> str:
+def _read_page(document: PdfDocument, number: int) -> str:
     try:
         text = document[number].get_textpage().get_text_bounded()
     except PdfiumError as error:
@@ -47,7 +47,7 @@ def _page(document: PdfDocument, number: int) -> str:
     return "\n".join(line.rstrip() for line in text.replace("\r\n", "\n").splitlines()).strip()
 
 
-def _png(bitmap: PdfBitmap) -> bytes:
+def _encode_png(bitmap: PdfBitmap) -> bytes:
     """Return a bitmap as a PNG file."""
     if bitmap.n_channels not in {1, 3, 4}:
         raise ToolFailed("its pages have colours that can't be drawn")

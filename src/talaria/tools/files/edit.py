@@ -29,8 +29,8 @@ Likeness = Callable[[str], str]
 LIKENESSES: tuple[Likeness, ...] = (
     str,
     str.rstrip,
-    lambda line: plain(line).strip(),
-    lambda line: _BLANKS.sub(" ", plain(line)).strip(),
+    lambda line: normalize_typography(line).strip(),
+    lambda line: _BLANKS.sub(" ", normalize_typography(line)).strip(),
 )
 _SHOWN_PLACES = 5
 _HEADER = r"@@(?: -(\d+)(?:,\d+)? \+\d+(?:,\d+)?)?(?: @@.*|.*)$"
@@ -38,7 +38,7 @@ _MOST_FUZZ = 2
 _LONGEST_DIFF = 4_000
 
 
-def plain(text: str) -> str:
+def normalize_typography(text: str) -> str:
     """Return the text with plain quotation marks, hyphens and spaces, character by character."""
     return text.translate(_TABLE)
 
@@ -53,7 +53,7 @@ def find_block(lines: Sequence[str], block: Sequence[str], likeness: Likeness) -
     return [start for start in starts if have[start] == expected[0] and have[start : start + len(expected)] == expected]
 
 
-def indentation(line: str) -> str:
+def get_indentation(line: str) -> str:
     """Return the indentation of a line."""
     return line[: len(line) - len(line.lstrip())]
 
@@ -62,13 +62,13 @@ def reindent(new: Sequence[str], old: Sequence[str], found: Sequence[str]) -> li
     """Return ``new``, indented relative to the lines found as it was to the lines given."""
     pairs = ((have, want) for have, want in zip(found, old, strict=False) if want.strip())
     have, want = next(pairs, ("", ""))
-    here, there = indentation(have), indentation(want)
+    here, there = get_indentation(have), get_indentation(want)
     if here == there:
         return list(new)
     return [here + line[len(there) :] if line.strip() and line.startswith(there) else line for line in new]
 
 
-def nearest(lines: Sequence[str], expected: str, *, context: int = 2) -> str:
+def find_similar_lines(lines: Sequence[str], expected: str, *, context: int = 2) -> str:
     """Return the numbered lines most similar to ``expected``; empty if nothing is similar."""
     from difflib import SequenceMatcher  # noqa: PLC0415 (loaded when a passage is missing)
 
@@ -98,7 +98,7 @@ def replace_passage(text: str, old: str, new: str, *, everywhere: bool = False) 
     if len(positions) == 1 or (positions and everywhere):
         return text.replace(old, new)
     if positions:
-        raise _ambiguous([text.count("\n", 0, position) + 1 for position in positions])
+        raise _make_ambiguous_error([text.count("\n", 0, position) + 1 for position in positions])
     return _replace_alike(text, old, new)
 
 
@@ -119,13 +119,13 @@ def apply_patch(text: str, patch: str) -> str:
     hunks = parse_patch(patch)
     ended = text.endswith("\n")
     lines = text[:-1].split("\n") if ended else text.split("\n") if text else []
-    shift, behind = 0, 0
+    shift, earliest = 0, 0
     for number, hunk in enumerate(hunks, 1):
-        start, fitting = _find(lines, hunk, shift, behind, number)
-        replaced = _changed(fitting, lines[start : start + len(fitting.old)])
+        start, fitting = _find_hunk(lines, hunk, shift, earliest, number)
+        replaced = _apply_hunk(fitting, lines[start : start + len(fitting.old)])
         lines[start : start + len(fitting.old)] = replaced
         shift += len(replaced) - len(fitting.old)
-        behind = start + len(replaced)
+        earliest = start + len(replaced)
     return "\n".join(lines) + ("\n" if _ends_with_newline(hunks, patch, ended) and lines else "")
 
 
@@ -140,12 +140,12 @@ def parse_patch(patch: str) -> list[Hunk]:
         header = re.match(_HEADER, line)
         starts_file = line.startswith("--- ") and index + 1 < len(lines) and lines[index + 1].startswith("+++ ")
         if header or starts_file:
-            _close(hunks, start, current)
-            current, start = ([], _number(header)) if header else (None, None)
+            _add_hunk(hunks, start, current)
+            current, start = ([], _parse_line_number(header)) if header else (None, None)
             files += starts_file
         elif current is not None and not line.startswith("\\"):
             current.append(line if line[:1] in ("+", "-", " ") else f" {line}")
-    _close(hunks, start, current)
+    _add_hunk(hunks, start, current)
     if files > 1:
         raise ToolFailed("The patch changes several files. Make one call per file.")
     if not hunks:
@@ -167,7 +167,7 @@ class EditFileArguments(Struct, frozen=True):
         path = workspace.resolve(self.path)
         try:
             document = load_document(path)
-            return _diff(document.text, _edited(document, self))
+            return _diff_texts(document.text, _apply_edit(document, self))
         except ToolFailed:
             return ""
 
@@ -202,7 +202,7 @@ class WriteFileArguments(Struct, frozen=True):
 
     def diff(self, workspace: Workspace) -> str:
         """Return the proposed change; empty for a new file, and for one that isn't text."""
-        return _replacement_diff(workspace.resolve(self.path), self.content)
+        return _diff_replacement(workspace.resolve(self.path), self.content)
 
 
 class WriteFile:
@@ -233,25 +233,25 @@ def _find_positions(text: str, passage: str) -> list[int]:
 
 
 def _replace_alike(text: str, old: str, new: str) -> str:
-    positions = _find_positions(plain(text), plain(old))
+    positions = _find_positions(normalize_typography(text), normalize_typography(old))
     if len(positions) == 1:
         return text[: positions[0]] + new + text[positions[0] + len(old) :]
     lines, block = text.split("\n"), old.strip("\n").split("\n")
     for likeness in LIKENESSES:
         found = find_block(lines, block, likeness) if any(line.strip() for line in block) else []
         if len(found) > 1:
-            raise _ambiguous([start + 1 for start in found])
+            raise _make_ambiguous_error([start + 1 for start in found])
         if found:
-            return _with_lines(lines, found[0], block, new.strip("\n").split("\n") if new.strip("\n") else [])
-    raise _missing(lines, block)
+            return _replace_lines(lines, found[0], block, new.strip("\n").split("\n") if new.strip("\n") else [])
+    raise _make_missing_error(lines, block)
 
 
-def _with_lines(lines: Sequence[str], start: int, old: Sequence[str], new: Sequence[str]) -> str:
+def _replace_lines(lines: Sequence[str], start: int, old: Sequence[str], new: Sequence[str]) -> str:
     end = start + len(old)
     return "\n".join((*lines[:start], *reindent(new, old, lines[start:end]), *lines[end:]))
 
 
-def _ambiguous(numbers: Sequence[int]) -> ToolFailed:
+def _make_ambiguous_error(numbers: Sequence[int]) -> ToolFailed:
     shown = ", ".join(map(str, numbers[:_SHOWN_PLACES])) + (", …" if len(numbers) > _SHOWN_PLACES else "")
     return ToolFailed(
         f"old_text matches {len(numbers)} places (lines {shown}). Add surrounding lines, or set replace_all if "
@@ -259,17 +259,17 @@ def _ambiguous(numbers: Sequence[int]) -> ToolFailed:
     )
 
 
-def _missing(lines: Sequence[str], block: Sequence[str]) -> ToolFailed:
-    similar = nearest(lines, max(block, key=lambda line: len(line.strip())))
+def _make_missing_error(lines: Sequence[str], block: Sequence[str]) -> ToolFailed:
+    similar = find_similar_lines(lines, max(block, key=lambda line: len(line.strip())))
     what = f"Most similar:\n{similar}" if similar else "Nothing similar found. Read the file first."
     return ToolFailed(f"old_text was not found in the file. {what}")
 
 
-def _number(header: re.Match[str] | None) -> int | None:
+def _parse_line_number(header: re.Match[str] | None) -> int | None:
     return int(header[1]) if header and header[1] else None
 
 
-def _close(hunks: list[Hunk], start: int | None, lines: list[str] | None) -> None:
+def _add_hunk(hunks: list[Hunk], start: int | None, lines: list[str] | None) -> None:
     if lines is None:
         return
     if not any(line[0] in "+-" for line in lines):
@@ -277,26 +277,26 @@ def _close(hunks: list[Hunk], start: int | None, lines: list[str] | None) -> Non
     hunks.append(Hunk(start, tuple(lines)))
 
 
-def _find(lines: Sequence[str], hunk: Hunk, shift: int, behind: int, number: int) -> tuple[int, Hunk]:
+def _find_hunk(lines: Sequence[str], hunk: Hunk, shift: int, earliest: int, number: int) -> tuple[int, Hunk]:
     """Return where a hunk matches and which part of it, never before the previous hunk."""
     if not hunk.old:
-        return _insertion(lines, hunk, shift, number), hunk
+        return _find_insertion(lines, hunk, shift, number), hunk
     expected = None if hunk.line is None else hunk.line - 1 + shift
     for fuzz in range(_MOST_FUZZ + 1):
-        part, cut = _trimmed(hunk, fuzz)
+        part, cut = _trim_hunk(hunk, fuzz)
         for likeness in LIKENESSES:
-            found = [start for start in find_block(lines, part.old, likeness) if start >= behind]
+            found = [start for start in find_block(lines, part.old, likeness) if start >= earliest]
             if len(found) == 1 or (found and expected is not None):
                 return min(found, key=lambda start: abs(start - (expected or 0) - cut)), part
             if found:
                 raise ToolFailed(f"Hunk {number} matches {len(found)} places. Add line numbers or more context.")
-    similar = nearest(lines, max(hunk.old, key=lambda line: len(line.strip())))
+    similar = find_similar_lines(lines, max(hunk.old, key=lambda line: len(line.strip())))
     raise ToolFailed(
         (f"Hunk {number} doesn't match; nothing was changed.") + (f" Similar:\n{similar}" if similar else "")
     )
 
 
-def _insertion(lines: Sequence[str], hunk: Hunk, shift: int, number: int) -> int:
+def _find_insertion(lines: Sequence[str], hunk: Hunk, shift: int, number: int) -> int:
     if not lines:
         return 0
     if hunk.line is None:
@@ -304,7 +304,7 @@ def _insertion(lines: Sequence[str], hunk: Hunk, shift: int, number: int) -> int
     return min(len(lines), hunk.line + shift)
 
 
-def _trimmed(hunk: Hunk, fuzz: int) -> tuple[Hunk, int]:
+def _trim_hunk(hunk: Hunk, fuzz: int) -> tuple[Hunk, int]:
     """Return the hunk with up to ``fuzz`` fewer context lines at each end, and the number removed in front."""
     lines = list(hunk.lines)
     front = 0
@@ -318,7 +318,7 @@ def _trimmed(hunk: Hunk, fuzz: int) -> tuple[Hunk, int]:
     return (part, front) if part.old else (hunk, 0)
 
 
-def _changed(hunk: Hunk, found: Sequence[str]) -> list[str]:
+def _apply_hunk(hunk: Hunk, found: Sequence[str]) -> list[str]:
     """Return the replacement for the matched lines; context lines stay as they are in the file."""
     added = reindent([line[1:] for line in hunk.lines if line[0] == "+"], hunk.old, found)
     have, new = iter(found), iter(added)
@@ -334,49 +334,49 @@ def _changed(hunk: Hunk, found: Sequence[str]) -> list[str]:
 
 def _ends_with_newline(hunks: Sequence[Hunk], patch: str, ended: bool) -> bool:
     r"""Return whether the new text ends with a line feed, according to ``\ No newline at end of file``."""
-    told: list[str] = re.findall(r"^([ +-]).*\n\\", patch, re.MULTILINE)
-    if not told:
+    markers: list[str] = re.findall(r"^([ +-]).*\n\\", patch, re.MULTILINE)
+    if not markers:
         return ended or not any(hunk.old for hunk in hunks)
-    return told[-1] == "-"
+    return markers[-1] == "-"
 
 
 def _edit(path: Path, arguments: EditFileArguments) -> ToolOutput:
     refuse_mask(arguments.new_text + arguments.patch)
     document = load_document(path)
-    text = _edited(document, arguments)
+    text = _apply_edit(document, arguments)
     save_file(path, msgspec.structs.replace(document, text=text).raw)
-    diff = _diff(document.text, text)
+    diff = _diff_texts(document.text, text)
     return ToolOutput(cut_output(f"{path.name}:\n{diff}", limit=_LONGEST_DIFF), diff=diff)
 
 
-def _edited(document: Document, arguments: EditFileArguments) -> str:
+def _apply_edit(document: Document, arguments: EditFileArguments) -> str:
     """Return the text after the change, or raise `ToolFailed`."""
     if arguments.patch and arguments.old_text:
         raise ToolFailed("Give either old_text and new_text, or a patch.")
     if arguments.patch:
-        text = apply_patch(document.text, _unix(arguments.patch))
+        text = apply_patch(document.text, _convert_newlines(arguments.patch))
     else:
-        old, new = _unix(arguments.old_text), _unix(arguments.new_text)
+        old, new = _convert_newlines(arguments.old_text), _convert_newlines(arguments.new_text)
         text = replace_passage(document.text, old, new, everywhere=arguments.replace_all)
     if text == document.text:
         raise ToolFailed("That wouldn't change anything.")
     return text
 
 
-def _unix(text: str) -> str:
+def _convert_newlines(text: str) -> str:
     return text.replace("\r\n", "\n")
 
 
-def _replacement_diff(path: Path, content: str) -> str:
+def _diff_replacement(path: Path, content: str) -> str:
     try:
         before = load_document(path).text
     except ToolFailed:
         return ""
-    return _diff(before, content.replace("\r\n", "\n"))
+    return _diff_texts(before, content.replace("\r\n", "\n"))
 
 
 def _write(path: Path, content: str) -> ToolOutput:
-    diff = _replacement_diff(path, content)
+    diff = _diff_replacement(path, content)
     before = path.stat().st_size if path.is_file() else None
     raw = content.encode("utf-8", "surrogateescape")
     save_file(path, raw)
@@ -387,7 +387,7 @@ def _write(path: Path, content: str) -> ToolOutput:
     return ToolOutput(f"Replaced {path}: {before:,} → {size}", diff=diff)
 
 
-def _diff(old: str, new: str) -> str:
-    from talaria.core.text_diff import text_diff  # noqa: PLC0415 (loaded with the first edit)
+def _diff_texts(old: str, new: str) -> str:
+    from talaria.core.text_diff import diff_texts  # noqa: PLC0415 (loaded with the first edit)
 
-    return text_diff(old, new)
+    return diff_texts(old, new)

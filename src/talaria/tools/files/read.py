@@ -15,7 +15,7 @@ from talaria.core.errors import ToolFailed
 from talaria.core.formatting import pluralize
 from talaria.core.messages import Image, image_type
 from talaria.tools.documents.wire import Extracted, is_document
-from talaria.tools.files.text_file import failing, find_encoding, kind_in_words, require_file
+from talaria.tools.files.text_file import describe_binary, failing, find_encoding, require_file
 from talaria.tools.files.walk import Entry, walk
 
 if TYPE_CHECKING:  # loaded with the first document
@@ -62,9 +62,11 @@ class ReadFile:
     async def run(self, arguments: ReadFileArguments, call: Call) -> ToolOutput:
         """Return the requested lines, with a note if there are more."""
         path = call.workspace.resolve(arguments.path)
-        beginning, size = await asyncio.to_thread(_begin, path)
+        beginning, size = await asyncio.to_thread(_read_beginning, path)
         if is_document(path, beginning):
-            return _page(await self._open_reader().read(path, arguments.parts, arguments.first_line), arguments)
+            return _format_document(
+                await self._open_reader().read(path, arguments.parts, arguments.first_line), arguments
+            )
         return await asyncio.to_thread(_read, path, beginning, size, arguments)
 
     def _open_reader(self) -> "DocumentReader":
@@ -75,7 +77,7 @@ class ReadFile:
         return self._documents
 
 
-def _begin(path: Path) -> tuple[bytes, int]:
+def _read_beginning(path: Path) -> tuple[bytes, int]:
     """Return the first bytes of a file and its size."""
     with failing(path):
         size = require_file(path).st_size
@@ -85,36 +87,38 @@ def _begin(path: Path) -> tuple[bytes, int]:
 
 def _read(path: Path, beginning: bytes, size: int, arguments: ReadFileArguments) -> ToolOutput:
     if media := image_type(beginning):
-        return _image(path, size, media)
+        return _make_image_output(path, size, media)
     encoding = find_encoding(beginning, whole=size <= len(beginning))
     if encoding is None:
-        return ToolOutput(f"{path} is {kind_in_words(beginning)}, {size:,} bytes. It can't be shown as text.")
+        return ToolOutput(f"{path} is {describe_binary(beginning)}, {size:,} bytes. It can't be shown as text.")
     if not beginning:
         return ToolOutput("(the file is empty)")
     with failing(path), path.open("rb") as file:
-        return ToolOutput(_lines(_decoded(file, encoding), arguments, counted=size <= _COUNTED))
+        return ToolOutput(_select_lines(_decode_lines(file, encoding), arguments, counted=size <= _COUNTED))
 
 
-def _page(found: Extracted, arguments: ReadFileArguments) -> ToolOutput:
+def _format_document(found: Extracted, arguments: ReadFileArguments) -> ToolOutput:
     """Return lines of a document's text, under a line that describes it."""
     many = f"{found.total:,} {found.unit}{'s' * (found.total != 1)}" if found.unit else ""
     about = ", ".join(filter(None, (found.kind, found.title and f'"{found.title}"', many)))
     if not found.text and found.first_line > 1:
         raise ToolFailed(f"The document has {pluralize(found.lines, 'line')}; there is no line {found.first_line}.")
     lines = iter(found.text.split("\n"))
-    text = _lines(lines, arguments, counted=not found.next_line, first=found.first_line, has_more=found.next_line > 0)
+    text = _select_lines(
+        lines, arguments, counted=not found.next_line, first=found.first_line, has_more=found.next_line > 0
+    )
     more = f'\n[more {found.unit}s follow; continue with parts="{found.next_part}-"]' if found.next_part else ""
     pictures = tuple(Image(picture, "image/png") for picture in found.pictures)
     return ToolOutput(f"[{about}]\n{text}{more}", pictures)
 
 
-def _image(path: Path, size: int, media: str) -> ToolOutput:
+def _make_image_output(path: Path, size: int, media: str) -> ToolOutput:
     if size > _LARGEST_IMAGE:
         raise ToolFailed(f"{path} is an image of {size:,} bytes; the limit is {_LARGEST_IMAGE:,}.")
     return ToolOutput(f"{path} is an image ({media}, {size:,} bytes).", (Image(str(path), media),))
 
 
-def _lines(
+def _select_lines(
     lines: Iterator[str], arguments: ReadFileArguments, *, counted: bool, first: int = 1, has_more: bool = False
 ) -> str:
     """Return the requested ones of lines that are numbered from ``first`` on; ``has_more`` if more follow."""
@@ -123,26 +127,26 @@ def _lines(
     for number, line in enumerate(lines, first):
         if number < arguments.first_line:
             continue
-        text = _shown(line, number if arguments.numbers else None)
+        text = _format_line(line, number if arguments.numbers else None)
         room -= len(text) + 1
         if len(shown) == arguments.limit or (room < 0 and shown):
             break
         shown.append(text)
     else:
         if not has_more:
-            return _all_that_is_left(shown, arguments.first_line, number)
+            return _join_last_lines(shown, arguments.first_line, number)
     last = arguments.first_line + len(shown) - 1
     of = f" of {number + sum(1 for _ in lines):,}" if counted else ""
     return "\n".join((*shown, f"[lines {arguments.first_line}-{last}{of}; continue with first_line={last + 1}]"))
 
 
-def _all_that_is_left(shown: list[str], first: int, total: int) -> str:
+def _join_last_lines(shown: list[str], first: int, total: int) -> str:
     if shown:
         return "\n".join(shown)
     raise ToolFailed(f"The file has {pluralize(total, 'line')}; there is no line {first}.")
 
 
-def _decoded(file: IO[bytes], encoding: str) -> Iterator[str]:
+def _decode_lines(file: IO[bytes], encoding: str) -> Iterator[str]:
     """Yield the lines as text, replacing invalid bytes, at any length."""
     if encoding != "utf-8":
         yield from (line.rstrip("\r\n") for line in codecs.getreader(encoding)(file, "replace"))
@@ -151,7 +155,7 @@ def _decoded(file: IO[bytes], encoding: str) -> Iterator[str]:
         yield line.decode("utf-8" if number else "utf-8-sig", "replace").rstrip("\r\n")
 
 
-def _shown(line: str, number: int | None) -> str:
+def _format_line(line: str, number: int | None) -> str:
     if len(line) > _LONGEST_LINE:
         line = f"{line[:_LONGEST_LINE]}[… {len(line) - _LONGEST_LINE:,} more characters]"
     return line if number is None else f"{number:>5}\t{line}"
@@ -180,26 +184,26 @@ class ListFiles:
     async def run(self, arguments: ListFilesArguments, call: Call) -> ToolOutput:
         """Return the tree, with a note where it is truncated."""
         folder = call.workspace.resolve(arguments.path)
-        return ToolOutput(await asyncio.to_thread(_tree, folder, arguments))
+        return ToolOutput(await asyncio.to_thread(_format_tree, folder, arguments))
 
 
-def _tree(folder: Path, arguments: ListFilesArguments) -> str:
+def _format_tree(folder: Path, arguments: ListFilesArguments) -> str:
     with failing(folder):
         if not stat.S_ISDIR(folder.stat().st_mode):
             raise ToolFailed(f"{folder} is not a folder. Use read_file.")
         entries = list(islice(walk(folder, depth=arguments.depth), arguments.limit + 1))
-    lines = [f"{folder}/", *map(_line, entries[: arguments.limit])]
+    lines = [f"{folder}/", *map(_format_entry, entries[: arguments.limit])]
     if len(entries) > arguments.limit:
         lines.append("[… more entries: raise limit, or list a subfolder]")
     return "\n".join(lines) if entries else f"{folder}/ is empty"
 
 
-def _line(entry: Entry) -> str:
-    name = f"{entry.path.name}/" if entry.is_folder else f"{entry.path.name}  {_size_in_words(entry.size)}"
+def _format_entry(entry: Entry) -> str:
+    name = f"{entry.path.name}/" if entry.is_folder else f"{entry.path.name}  {_format_size(entry.size)}"
     return "  " * entry.depth + name
 
 
-def _size_in_words(size: float) -> str:
+def _format_size(size: float) -> str:
     for unit in _UNITS[:-1]:
         if size < _STEP:
             return f"{size:.0f} {unit}" if unit == "B" else f"{size:.1f} {unit}"

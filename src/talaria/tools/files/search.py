@@ -14,7 +14,7 @@ from msgspec import Meta, Struct
 from talaria.contracts.tool import Call, Effect, ProposedAction, ToolOutput
 from talaria.core.errors import ToolFailed
 from talaria.tools.files.text_file import failing, is_binary
-from talaria.tools.files.walk import ALWAYS_IGNORED, LinearPattern, glob_expression, walk
+from talaria.tools.files.walk import ALWAYS_IGNORED, LinearPattern, translate_glob, walk
 from talaria.tools.output import OUTPUT_LIMIT, cut_output
 
 LONGEST_LINE = 300
@@ -56,13 +56,13 @@ class Matches:
         self._lines.append(line)
         return not self.stopped.is_set()
 
-    def named(self, path: Path) -> str:
+    def make_relative(self, path: Path) -> str:
         """Return a path relative to the searched folder."""
         if path == self.root:
             return path.name
         return path.relative_to(self.root).as_posix()
 
-    def text(self) -> str:
+    def format_output(self) -> str:
         """Return all lines, with a note if there are more."""
         if not self._lines:
             return "Nothing found."
@@ -72,9 +72,9 @@ class Matches:
 
 def find_names(found: Matches, pattern: str) -> None:
     """Add the files and folders whose path or name matches a glob; raises `PatternInvalid`."""
-    expression = _glob(("" if "/" in pattern else "**/") + pattern.lstrip("/"))
+    expression = _compile_glob(("" if "/" in pattern else "**/") + pattern.lstrip("/"))
     for entry in walk(found.root):
-        name = found.named(entry.path)
+        name = found.make_relative(entry.path)
         if expression.matches(name) and not found.add(f"{name}/" if entry.is_folder else name):
             return
 
@@ -82,27 +82,27 @@ def find_names(found: Matches, pattern: str) -> None:
 def scan_contents(found: Matches, pattern: str, *, glob: str, context: int) -> None:
     """Add the lines that match the expression, file by file; raises `PatternInvalid`."""
     expression = LinearPattern(pattern)
-    for path in _files(found.root, glob):
+    for path in _iterate_files(found.root, glob):
         if found.stopped.is_set():
             return
-        for line, matches in _matching(path, found.named(path), expression, context):
+        for line, matches in _match_lines(path, found.make_relative(path), expression, context):
             if not found.add(line, matches=matches):
                 return
 
 
-def _files(root: Path, glob: str) -> Iterator[Path]:
+def _iterate_files(root: Path, glob: str) -> Iterator[Path]:
     if root.is_file():
         yield root
         return
-    pattern = _glob(glob) if glob else None
+    pattern = _compile_glob(glob) if glob else None
     for entry in walk(root):
         if entry.is_folder or entry.size > LARGEST_FILE or not _matches_glob(entry.path, root, glob, pattern):
             continue
         yield entry.path
 
 
-def _glob(glob: str) -> LinearPattern:
-    return LinearPattern(glob_expression(glob))
+def _compile_glob(glob: str) -> LinearPattern:
+    return LinearPattern(translate_glob(glob))
 
 
 def _matches_glob(path: Path, root: Path, glob: str, pattern: LinearPattern | None) -> bool:
@@ -113,7 +113,7 @@ def _matches_glob(path: Path, root: Path, glob: str, pattern: LinearPattern | No
     return pattern is None or pattern.matches(subject)
 
 
-def _matching(path: Path, name: str, expression: LinearPattern, context: int) -> Iterator[tuple[str, bool]]:
+def _match_lines(path: Path, name: str, expression: LinearPattern, context: int) -> Iterator[tuple[str, bool]]:
     """Yield matching lines as ``name:4:text`` and context lines as ``name-5-text``, and whether they match."""
     try:
         raw = path.read_bytes()
@@ -139,19 +139,19 @@ def _matching(path: Path, name: str, expression: LinearPattern, context: int) ->
 
 async def search_with_ripgrep(program: str, found: Matches, pattern: str, *, glob: str, context: int) -> None:
     """Add the lines that ripgrep finds, up to the limit."""
-    async with _running(_argv(program, found, pattern, glob, context), found) as process:
+    async with _run_ripgrep(_build_argv(program, found, pattern, glob, context), found) as process:
         assert process.stdout is not None
         assert process.stderr is not None
         async for raw in process.stdout:
             line = raw.decode("utf-8", "replace").rstrip("\r\n")
-            if not found.add(_shown(line, found), matches=_MATCH in line):
+            if not found.add(_format_line(line, found), matches=_MATCH in line):
                 return
         remarks = (await process.stderr.read()).decode("utf-8", "replace")
         if await process.wait() == _FAILED and found.empty:
             raise ToolFailed(f"Search failed: {remarks.strip()[:1000]}")
 
 
-def _argv(program: str, found: Matches, pattern: str, glob: str, context: int) -> list[str]:
+def _build_argv(program: str, found: Matches, pattern: str, glob: str, context: int) -> list[str]:
     root = found.root
     return [
         *(program, "--no-config", "--no-heading", "--with-filename", "--line-number", "--color=never", "--sort=path"),
@@ -169,14 +169,14 @@ def _argv(program: str, found: Matches, pattern: str, glob: str, context: int) -
     ]
 
 
-def _shown(line: str, found: Matches) -> str:
+def _format_line(line: str, found: Matches) -> str:
     if found.root.is_file():
         line = line.replace(str(found.root), found.root.name, 1)
     return line.removeprefix("./").replace(_MATCH, ":", 2).replace(_CONTEXT, "-", 2)
 
 
 @asynccontextmanager
-async def _running(argv: list[str], found: Matches) -> AsyncIterator[asyncio.subprocess.Process]:
+async def _run_ripgrep(argv: list[str], found: Matches) -> AsyncIterator[asyncio.subprocess.Process]:
     process = await asyncio.create_subprocess_exec(
         *argv,
         cwd=found.root.parent if found.root.is_file() else found.root,
@@ -236,21 +236,21 @@ class SearchFiles:
             await self._find(found, arguments)
         finally:
             found.stopped.set()
-        return ToolOutput(found.text())
+        return ToolOutput(found.format_output())
 
     async def _find(self, found: Matches, arguments: SearchFilesArguments) -> None:
         if arguments.target == "names":
-            await _linear(find_names, found, arguments.pattern)
+            await _search_in_thread(find_names, found, arguments.pattern)
         elif self._ripgrep:
             await search_with_ripgrep(
                 self._ripgrep, found, arguments.pattern, glob=arguments.glob, context=arguments.context
             )
         else:
             scan = partial(scan_contents, glob=arguments.glob, context=arguments.context)
-            await _linear(scan, found, arguments.pattern)
+            await _search_in_thread(scan, found, arguments.pattern)
 
 
-async def _linear(search: Callable[[Matches, str], None], found: Matches, pattern: str) -> None:
+async def _search_in_thread(search: Callable[[Matches, str], None], found: Matches, pattern: str) -> None:
     """Search in a thread; raises `ToolFailed` for a pattern that can't be matched in linear time."""
     try:
         await asyncio.to_thread(search, found, pattern)

@@ -115,7 +115,7 @@ def save_file(path: Path, raw: bytes) -> None:
             draft.write_bytes(raw)
             if old is None:
                 share_like(draft, target.parent, 0o666)
-            _take_after(draft, old)
+            _copy_owner_and_mode(draft, old)
             draft.replace(target)
         finally:
             draft.unlink(missing_ok=True)
@@ -205,12 +205,12 @@ def failing(path: Path) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as error:
-        raise ToolFailed(f"{path} doesn't exist.{_similar(path)}") from error
+        raise ToolFailed(f"{path} doesn't exist.{_suggest_similar(path)}") from error
     except (OSError, ValueError) as error:
         raise ToolFailed(f"{path}: {getattr(error, 'strerror', None) or error}") from error
 
 
-def kind_in_words(beginning: bytes) -> str:
+def describe_binary(beginning: bytes) -> str:
     """Return a description of a binary file."""
     return next((words for magic, words in _OTHERS.items() if beginning.startswith(magic)), "binary data")
 
@@ -302,7 +302,7 @@ def _find_wide_encoding(beginning: bytes) -> str | None:
     return "utf-16-le" if odd > most and not even else "utf-16-be" if even > most and not odd else None
 
 
-def _similar(path: Path) -> str:
+def _suggest_similar(path: Path) -> str:
     try:
         names = [entry.name for entry in path.parent.iterdir()]
     except OSError:
@@ -313,7 +313,7 @@ def _similar(path: Path) -> str:
     return f" Similar names: {', '.join(near)}." if near else ""
 
 
-def _take_after(draft: Path, old: os.stat_result | None) -> None:
+def _copy_owner_and_mode(draft: Path, old: os.stat_result | None) -> None:
     if old is None:
         return
     if (old.st_uid, old.st_gid) != (os.geteuid(), os.getegid()) and os.geteuid() == 0:

@@ -30,18 +30,18 @@ class LinearPattern:
         options = re2.Options()
         options.log_errors, options.never_capture, options.max_mem = False, True, _MOST_MEMORY
         try:
-            self._compiled: Any = re2.compile(_valid(pattern), options)
+            self._compiled: Any = re2.compile(_replace_surrogates(pattern), options)
         except re2.error as error:
             reason = error.args[0].decode("utf-8", "replace") if error.args else "it is invalid"
             raise PatternInvalid(reason) from error
 
     def occurs_in(self, text: str) -> bool:
         """Return whether some part of the text matches."""
-        return self._compiled.search(_valid(text)) is not None
+        return self._compiled.search(_replace_surrogates(text)) is not None
 
     def matches(self, text: str) -> bool:
         """Return whether the whole text matches."""
-        return self._compiled.fullmatch(_valid(text)) is not None
+        return self._compiled.fullmatch(_replace_surrogates(text)) is not None
 
 
 class Rule(Struct, frozen=True):
@@ -66,16 +66,16 @@ def is_ignored(path: Path, rules: Sequence[Rule], *, is_folder: bool) -> bool:
     return ignored
 
 
-def rules_of(folder: Path) -> tuple[Rule, ...]:
+def read_rules(folder: Path) -> tuple[Rule, ...]:
     """Return the rules in a folder's own .gitignore."""
     try:
         lines = (folder / ".gitignore").read_text(errors="replace").splitlines()
     except OSError:
         return ()
-    return tuple(rule for line in lines if (rule := _rule(folder, line)) is not None)
+    return tuple(rule for line in lines if (rule := _parse_rule(folder, line)) is not None)
 
 
-def rules_above(folder: Path) -> tuple[Rule, ...]:
+def read_outer_rules(folder: Path) -> tuple[Rule, ...]:
     """Return the rules of the outer folders of the same repository, outermost first."""
     if (folder / ".git").exists():
         return ()
@@ -83,21 +83,23 @@ def rules_above(folder: Path) -> tuple[Rule, ...]:
     for parent in folder.parents:
         outer.insert(0, parent)
         if (parent / ".git").exists():
-            return tuple(rule for one in outer for rule in rules_of(one))
+            return tuple(rule for one in outer for rule in read_rules(one))
     return ()
 
 
-def glob_expression(pattern: str) -> str:
+def translate_glob(pattern: str) -> str:
     """Return a regular expression for a glob in which ``**`` spans folders and ``*`` does not."""
     out, index = "", 0
     while index < len(pattern):
-        token = _token(pattern, index)
-        out += _TRANSLATED.get(token) or (_brackets(token) if token.startswith("[") else re.escape(token[-1:]))
+        token = _read_token(pattern, index)
+        out += _TRANSLATED.get(token) or (
+            _translate_brackets(token) if token.startswith("[") else re.escape(token[-1:])
+        )
         index += len(token)
     return out
 
 
-def _token(pattern: str, index: int) -> str:
+def _read_token(pattern: str, index: int) -> str:
     for token in _TRANSLATED:
         if pattern.startswith(token, index):
             return token
@@ -106,12 +108,12 @@ def _token(pattern: str, index: int) -> str:
     return pattern[index : index + 2] if pattern[index] == "\\" else pattern[index]
 
 
-def _brackets(token: str) -> str:
+def _translate_brackets(token: str) -> str:
     inside = token[1:-1].replace("\\", "\\\\").replace("[", "\\[")
     return f"[^{inside[1:]}]" if inside[0] in "!^" else f"[{inside}]"
 
 
-def _rule(folder: Path, line: str) -> Rule | None:
+def _parse_rule(folder: Path, line: str) -> Rule | None:
     text = line.strip()
     if not text or text.startswith("#"):
         return None
@@ -121,7 +123,7 @@ def _rule(folder: Path, line: str) -> Rule | None:
     text = text.rstrip("/")
     anchored = "/" in text
     try:
-        expression = LinearPattern(glob_expression(("" if anchored else "**/") + text.lstrip("/")))
+        expression = LinearPattern(translate_glob(("" if anchored else "**/") + text.lstrip("/")))
     except ValueError:
         return None
     return Rule(folder, expression, folders_only, shown)
@@ -138,22 +140,22 @@ class Entry(Struct, frozen=True):
 
 def walk(folder: Path, *, depth: int | None = None) -> Iterator[Entry]:
     """Yield the content of a folder, each folder before its content, down to ``depth`` levels."""
-    yield from _walk(folder, (*rules_above(folder),), 1, depth)
+    yield from _walk(folder, (*read_outer_rules(folder),), 1, depth)
 
 
 def _walk(folder: Path, outer: tuple[Rule, ...], level: int, depth: int | None) -> Iterator[Entry]:
-    rules = (*outer, *rules_of(folder))
-    for found in _sorted(folder):
+    rules = (*outer, *read_rules(folder))
+    for found in _list_folder(folder):
         path = Path(found.path)
         is_folder = found.is_dir(follow_symlinks=False)
         if is_ignored(path, rules, is_folder=is_folder):
             continue
-        yield Entry(path, level, is_folder, 0 if is_folder else _size(found))
+        yield Entry(path, level, is_folder, 0 if is_folder else _read_size(found))
         if is_folder and (depth is None or level < depth):
             yield from _walk(path, rules, level + 1, depth)
 
 
-def _sorted(folder: Path) -> list["os.DirEntry[str]"]:
+def _list_folder(folder: Path) -> list["os.DirEntry[str]"]:
     try:
         with os.scandir(folder) as entries:
             return sorted(entries, key=lambda entry: entry.name)
@@ -161,13 +163,13 @@ def _sorted(folder: Path) -> list["os.DirEntry[str]"]:
         return []
 
 
-def _size(found: "os.DirEntry[str]") -> int:
+def _read_size(found: "os.DirEntry[str]") -> int:
     try:
         return found.stat(follow_symlinks=False).st_size
     except OSError:
         return 0
 
 
-def _valid(text: str) -> str:
+def _replace_surrogates(text: str) -> str:
     """Return the text without lone surrogates, which file names may contain and UTF-8 can't."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")

@@ -120,8 +120,8 @@ async def _find_resource(
     http: httpx2.AsyncClient, probe: httpx2.Response, url: str
 ) -> ProtectedResourceMetadata | None:
     """Return what a server publishes about its sign-in; it must be about this server."""
-    told = extract_resource_metadata_from_www_auth(probe)
-    for candidate in build_protected_resource_metadata_discovery_urls(told, url):
+    metadata_url = extract_resource_metadata_from_www_auth(probe)
+    for candidate in build_protected_resource_metadata_discovery_urls(metadata_url, url):
         found = await handle_protected_resource_response(await http.send(create_oauth_metadata_request(candidate)))
         if found is None:
             continue

@@ -36,16 +36,16 @@ from talaria.core.messages import Part
 from talaria.tools.mcp.elicitation import answer_elicitation
 from talaria.tools.mcp.remote_tools import (
     Offers,
-    offer_of,
-    prompt_of,
-    prompt_output,
-    prompt_parts,
-    resource_output,
-    tool_output,
-    tools_of,
+    convert_prompt,
+    convert_resource,
+    convert_tool_result,
+    list_prompt_parts,
+    make_offer,
+    make_prompt,
+    make_tools,
 )
 from talaria.tools.mcp.settings import McpServer
-from talaria.tools.mcp.transport import HttpAccess, transport
+from talaria.tools.mcp.transport import HttpAccess, open_transport
 
 _MOST_PAGES = 20
 _LASTING = 30.0  # seconds after which a connection counts as good, and retry pauses start small again
@@ -96,7 +96,7 @@ class Connection:
             await asyncio.sleep(pause)
             pause = min(pause * 2, self._server.longest_pause_seconds)
 
-    async def tried(self) -> None:
+    async def wait_for_first_attempt(self) -> None:
         """Wait until the first attempt to connect has succeeded or failed."""
         await self._tried.wait()
 
@@ -130,7 +130,7 @@ class Connection:
             call.progress(message or (f"{progress:g} of {total:g}" if total else f"{progress:g}"))
 
         seconds = self._server.call_seconds
-        with self._connected() as client:
+        with self._use_client() as client:
             running = _RunningCall(call, seconds)
             self._calls.append(running)
             try:
@@ -144,28 +144,28 @@ class Connection:
                 raise ToolFailed(f"{self.name}: no answer within {seconds:g} s") from error
             finally:
                 self._calls.remove(running)
-        return tool_output(result)
+        return convert_tool_result(result)
 
     async def read_resource(self, uri: str) -> ToolOutput:
         """Return a resource of the server."""
-        with self._connected() as client:
-            return resource_output(await client.read_resource(uri))
+        with self._use_client() as client:
+            return convert_resource(await client.read_resource(uri))
 
     async def get_prompt(self, name: str, arguments: Mapping[str, str]) -> ToolOutput:
         """Return a prompt of the server, filled in."""
-        with self._connected() as client:
-            return prompt_output(await client.get_prompt(name, dict(arguments)))
+        with self._use_client() as client:
+            return convert_prompt(await client.get_prompt(name, dict(arguments)))
 
     async def get_prompt_parts(self, name: str, arguments: Mapping[str, str]) -> Sequence[Part]:
         """Return a prompt of the server as the parts of a message."""
-        with self._connected() as client:
-            return prompt_parts(await client.get_prompt(name, dict(arguments)))
+        with self._use_client() as client:
+            return list_prompt_parts(await client.get_prompt(name, dict(arguments)))
 
     async def _stay_connected(self) -> None:
         line = _Line()
         async with AsyncExitStack() as stack:
             async with asyncio.timeout(self._server.connect_seconds):
-                line.client = await stack.enter_async_context(self._new_client(line))
+                line.client = await stack.enter_async_context(self._make_client(line))
                 self._take_offers(await self._ask_for_offers(line.client))
             self._line, self.problem = line, ""
             self._tried.set()
@@ -205,13 +205,13 @@ class Connection:
                 await asyncio.sleep(self._server.longest_pause_seconds)
                 line.report_change()
 
-    def _new_client(self, line: "_Line") -> Client:
+    def _make_client(self, line: "_Line") -> Client:
         async def on_message(message: IncomingMessage) -> None:
             if isinstance(message, _LIST_CHANGES):
                 line.report_change()
 
         return Client(
-            transport(self._server, self._log, self._access, line.report_end),
+            open_transport(self._server, self._log, self._access, line.report_end),
             read_timeout_seconds=self._server.call_seconds,
             client_info=Implementation(name="talaria", version="1"),
             mode="legacy" if self._server.legacy else "auto",
@@ -234,7 +234,7 @@ class Connection:
 
     def _take_offers(self, offers: Offers) -> None:
         if offers != self.offers or not self._tried.is_set():
-            self.offers, self.tools = offers, tools_of(self, offers)
+            self.offers, self.tools = offers, make_tools(self, offers)
             self.revision += 1
 
     def _leave(self, problem: str) -> None:
@@ -244,7 +244,7 @@ class Connection:
         self._tried.set()
 
     @contextmanager
-    def _connected(self) -> Iterator[Client]:
+    def _use_client(self) -> Iterator[Client]:
         """Lend the client for one call; convert its errors to ours, and drop an unusable connection."""
         line = self._line
         if line is None:
@@ -279,19 +279,19 @@ class Connection:
 
     async def _ask_for_offers(self, client: Client) -> Offers:
         has = client.server_capabilities
-        tools = await _all(lambda cursor: client.list_tools(cursor=cursor), "tools") if has.tools else []
+        tools = await _list_all(lambda cursor: client.list_tools(cursor=cursor), "tools") if has.tools else []
         resources, templates = [], []
         if has.resources:
-            resources = await _all(lambda cursor: client.list_resources(cursor=cursor), "resources")
+            resources = await _list_all(lambda cursor: client.list_resources(cursor=cursor), "resources")
             with suppress(MCPError):  # a server may have none, and not know the question
-                templates = await _all(
+                templates = await _list_all(
                     lambda cursor: client.list_resource_templates(cursor=cursor), "resource_templates"
                 )
-        prompts = await _all(lambda cursor: client.list_prompts(cursor=cursor), "prompts") if has.prompts else []
+        prompts = await _list_all(lambda cursor: client.list_prompts(cursor=cursor), "prompts") if has.prompts else []
         return Offers(
-            tuple(offer_of(tool) for tool in tools if self._server.offers(tool.name)),
+            tuple(make_offer(tool) for tool in tools if self._server.offers_tool(tool.name)),
             (*(str(one.uri) for one in resources), *(str(one.uri_template) for one in templates)),
-            tuple(prompt_of(self.name, prompt) for prompt in prompts),
+            tuple(make_prompt(self.name, prompt) for prompt in prompts),
         )
 
 
@@ -349,7 +349,7 @@ def _check_not_cancelled(error: Exception) -> None:
         raise asyncio.CancelledError from error
 
 
-async def _all(ask: Callable[[str | None], Awaitable[Any]], field: str) -> list[Any]:
+async def _list_all(ask: Callable[[str | None], Awaitable[Any]], field: str) -> list[Any]:
     """Return every page of a list."""
     found: list[Any] = []
     cursor: str | None = None

@@ -119,9 +119,9 @@ def _read_value(given: str, field: Mapping[str, Any], options: Mapping[str, Valu
         return found
     match field.get("type"):
         case "integer":
-            return int(_check_range(_number(given, int), field))
+            return int(_check_range(_parse_number(given, int), field))
         case "number":
-            return float(_check_range(_number(given, float), field))
+            return float(_check_range(_parse_number(given, float), field))
         case "array":
             return _read_list(given, field.get("items") or {})
     if not int(field.get("minLength") or 0) <= len(given) <= int(field.get("maxLength") or len(given)):
@@ -129,7 +129,7 @@ def _read_value(given: str, field: Mapping[str, Any], options: Mapping[str, Valu
     return given
 
 
-def _number(given: str, kind: type[int] | type[float]) -> float:
+def _parse_number(given: str, kind: type[int] | type[float]) -> float:
     try:
         return kind(given)
     except ValueError as error:

@@ -39,19 +39,19 @@ _LONGEST_LIST = 400
 _SOURCE = "an MCP server"
 
 
-def struct_of(name: str, schema: Json) -> type[Struct]:
+def define_struct(name: str, schema: Json) -> type[Struct]:
     """Return a struct with this JSON schema: simple types are checked here, everything else by the server."""
     required = set(schema.get("required", ()))
     fields: list[Any] = []
     names: dict[str, str] = {}
     for number, (key, value) in enumerate(schema.get("properties", {}).items()):
         names[f"field_{number}"] = key
-        kind = _kind(_inlined(value, schema, 0))
+        kind = _make_type(_inline_references(value, schema, 0))
         fields.append((f"field_{number}", kind) if key in required else (f"field_{number}", kind | UnsetType, UNSET))
     return msgspec.defstruct(name, fields, bases=(RemoteArguments,), rename=names, kw_only=True, frozen=True)
 
 
-def values_of(arguments: Struct) -> dict[str, Any]:
+def extract_values(arguments: Struct) -> dict[str, Any]:
     """Return the given values by their names in the schema."""
     values: dict[str, Any] = msgspec.to_builtins(arguments)
     return values
@@ -89,7 +89,7 @@ class Remote(Protocol):
         """Return a prompt of the server, filled in."""
 
 
-def tools_of(remote: Remote, offers: Offers) -> list[Tool]:
+def make_tools(remote: Remote, offers: Offers) -> list[Tool]:
     """Return everything that a server offers as tools."""
     tools: list[Tool] = [RemoteTool(remote, offer) for offer in offers.tools]
     if offers.resources:
@@ -103,10 +103,10 @@ class RemoteTool:
     """One tool of a server."""
 
     def __init__(self, remote: Remote, offer: Offer) -> None:
-        self.name = _full_name(remote.name, offer.name)
+        self.name = _make_full_name(remote.name, offer.name)
         self.description = _cut(offer.description or offer.name, _LONGEST_DESCRIPTION)
         self.effect = offer.effect
-        self.arguments = struct_of(self.name, offer.schema)
+        self.arguments = define_struct(self.name, offer.schema)
         self._remote = remote
         self._tool = offer.name
 
@@ -116,7 +116,7 @@ class RemoteTool:
 
     async def run(self, arguments: Struct, call: Call) -> ToolOutput:
         """Run the tool on the server."""
-        return await self._remote.call_tool(self._tool, values_of(arguments), call)
+        return await self._remote.call_tool(self._tool, extract_values(arguments), call)
 
 
 class ReadResourceArguments(Struct, frozen=True):
@@ -132,7 +132,7 @@ class ReadResource:
     arguments: type[Struct] = ReadResourceArguments
 
     def __init__(self, remote: Remote, resources: Sequence[str]) -> None:
-        self.name = _full_name(remote.name, "read_resource")
+        self.name = _make_full_name(remote.name, "read_resource")
         self.description = f"Read a resource from {remote.name}: {_cut(', '.join(resources), _LONGEST_LIST)}"
         self._remote = remote
 
@@ -159,7 +159,7 @@ class GetPrompt:
     arguments: type[Struct] = GetPromptArguments
 
     def __init__(self, remote: Remote, prompts: Sequence[ServerPrompt]) -> None:
-        self.name = _full_name(remote.name, "get_prompt")
+        self.name = _make_full_name(remote.name, "get_prompt")
         listed = ", ".join(map(_describe_prompt, prompts))
         self.description = f"Get a prompt from {remote.name}: {_cut(listed, _LONGEST_LIST)}"
         self._remote = remote
@@ -173,7 +173,7 @@ class GetPrompt:
         return await self._remote.get_prompt(arguments.name, arguments.arguments)
 
 
-def offer_of(tool: McpTool) -> Offer:
+def make_offer(tool: McpTool) -> Offer:
     """Return our description of a tool; an undeclared effect counts as irreversible."""
     hints = tool.annotations
     effect = Effect.IRREVERSIBLE
@@ -184,7 +184,7 @@ def offer_of(tool: McpTool) -> Offer:
     return Offer(tool.name, tool.description or tool.title or "", tool.input_schema, effect)
 
 
-def prompt_of(server: str, prompt: Prompt) -> ServerPrompt:
+def make_prompt(server: str, prompt: Prompt) -> ServerPrompt:
     """Return our description of a prompt."""
     arguments = tuple(
         PromptArgument(one.name, one.description or "", bool(one.required)) for one in prompt.arguments or ()
@@ -192,9 +192,9 @@ def prompt_of(server: str, prompt: Prompt) -> ServerPrompt:
     return ServerPrompt(server, prompt.name, prompt.description or prompt.title or "", arguments)
 
 
-def tool_output(result: CallToolResult) -> ToolOutput:
+def convert_tool_result(result: CallToolResult) -> ToolOutput:
     """Return the result of a tool, or raise `ToolFailed` if it reports a failure."""
-    output = _output(result.content)
+    output = _convert_blocks(result.content)
     if not output.text and result.structured_content is not None:
         output = ToolOutput(msgspec.json.encode(result.structured_content).decode(), output.images, source=_SOURCE)
     if result.is_error:
@@ -202,44 +202,44 @@ def tool_output(result: CallToolResult) -> ToolOutput:
     return output if output.text or output.images else ToolOutput("(no output)")
 
 
-def resource_output(result: ReadResourceResult) -> ToolOutput:
+def convert_resource(result: ReadResourceResult) -> ToolOutput:
     """Return the content of a resource; images are shown to a model that sees."""
     blobs = [one for one in result.contents if isinstance(one, BlobResourceContents)]
-    images = tuple(_image(one.blob, one.mime_type) for one in blobs if (one.mime_type or "").startswith("image/"))
-    text = "\n\n".join(_resource(one) for one in result.contents) or "(empty)"
+    images = tuple(_make_image(one.blob, one.mime_type) for one in blobs if (one.mime_type or "").startswith("image/"))
+    text = "\n\n".join(_format_resource(one) for one in result.contents) or "(empty)"
     return ToolOutput(text, images, source=_SOURCE)
 
 
-def prompt_output(result: GetPromptResult) -> ToolOutput:
+def convert_prompt(result: GetPromptResult) -> ToolOutput:
     """Return the messages of a prompt."""
     return ToolOutput(
-        "\n\n".join(f"{one.role}: {_words(one.content)}" for one in result.messages) or "(empty)", source=_SOURCE
+        "\n\n".join(f"{one.role}: {_format_block(one.content)}" for one in result.messages) or "(empty)", source=_SOURCE
     )
 
 
-def prompt_parts(result: GetPromptResult) -> list[Part]:
+def list_prompt_parts(result: GetPromptResult) -> list[Part]:
     """Return the messages of a prompt as the parts of one message; those of the assistant are marked."""
     parts: list[Part] = []
     for one in result.messages:
         if isinstance(one.content, ImageContent):
-            parts.append(_image(one.content.data, one.content.mime_type))
+            parts.append(_make_image(one.content.data, one.content.mime_type))
         else:
             lead = "" if one.role == "user" else f"{one.role}: "
-            parts.append(Text(f"{lead}{_words(one.content)}"))
+            parts.append(Text(f"{lead}{_format_block(one.content)}"))
     return parts
 
 
-def _kind(schema: Any) -> Any:
+def _make_type(schema: Any) -> Any:
     if not isinstance(schema, dict):
         return Any
     base = _SIMPLE.get(schema["type"], Any) if isinstance(schema.get("type"), str) and "enum" not in schema else Any
     return Annotated[base, Meta(extra_json_schema=schema)]
 
 
-def _inlined(schema: Any, root: Json, depth: int) -> Any:
+def _inline_references(schema: Any, root: Json, depth: int) -> Any:
     """Return a schema with every reference replaced by its target; recursive ones end in any value."""
     if isinstance(schema, list):
-        return [_inlined(one, root, depth + 1) for one in schema]
+        return [_inline_references(one, root, depth + 1) for one in schema]
     if not isinstance(schema, dict):
         return schema
     if depth > _DEEPEST:
@@ -247,18 +247,18 @@ def _inlined(schema: Any, root: Json, depth: int) -> Any:
     reference = schema.get("$ref")
     if isinstance(reference, str):
         siblings = {key: value for key, value in schema.items() if key != "$ref"}
-        return _inlined({**_target(reference, root), **siblings}, root, depth + 1)
-    return {key: _inlined(value, root, depth + 1) for key, value in schema.items()}
+        return _inline_references({**_resolve_reference(reference, root), **siblings}, root, depth + 1)
+    return {key: _inline_references(value, root, depth + 1) for key, value in schema.items()}
 
 
-def _target(reference: str, root: Json) -> dict[str, Any]:
+def _resolve_reference(reference: str, root: Json) -> dict[str, Any]:
     node: Any = root
     for key in reference.removeprefix("#").strip("/").split("/"):
         node = node.get(key.replace("~1", "/").replace("~0", "~")) if isinstance(node, Mapping) else None
     return dict(node) if isinstance(node, Mapping) else {}
 
 
-def _full_name(server: str, tool: str) -> str:
+def _make_full_name(server: str, tool: str) -> str:
     """Return a name that every provider accepts; a shortened one stays unique."""
     name = re.sub(r"[^A-Za-z0-9_-]", "_", f"mcp_{server}_{tool}")
     if len(name) <= _LONGEST_NAME:
@@ -276,17 +276,17 @@ def _cut(text: str, limit: int) -> str:
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
-def _image(data: str, mime_type: str | None) -> Image:
+def _make_image(data: str, mime_type: str | None) -> Image:
     kind = mime_type or "image/png"
     return Image(f"data:{kind};base64,{data}", kind)
 
 
-def _output(blocks: list[ContentBlock]) -> ToolOutput:
-    pictures = tuple(_image(block.data, block.mime_type) for block in blocks if isinstance(block, ImageContent))
-    return ToolOutput("\n\n".join(filter(None, map(_words, blocks))), pictures, source=_SOURCE)
+def _convert_blocks(blocks: list[ContentBlock]) -> ToolOutput:
+    pictures = tuple(_make_image(block.data, block.mime_type) for block in blocks if isinstance(block, ImageContent))
+    return ToolOutput("\n\n".join(filter(None, map(_format_block, blocks))), pictures, source=_SOURCE)
 
 
-def _words(block: ContentBlock) -> str:
+def _format_block(block: ContentBlock) -> str:
     match block:
         case TextContent():
             return block.text
@@ -297,10 +297,10 @@ def _words(block: ContentBlock) -> str:
         case ResourceLink():
             return f"{block.name}: {block.uri}"
         case EmbeddedResource():
-            return _resource(block.resource)
+            return _format_resource(block.resource)
 
 
-def _resource(contents: TextResourceContents | BlobResourceContents) -> str:
+def _format_resource(contents: TextResourceContents | BlobResourceContents) -> str:
     if isinstance(contents, TextResourceContents):
         return contents.text
     return f"[{contents.uri}: {contents.mime_type or 'binary'}, {len(contents.blob) * 3 // 4:,} bytes]"

@@ -31,10 +31,10 @@ class McpServers:
             for connection in self.connections:
                 group.create_task(connection.serve())
 
-    async def ready(self) -> None:
+    async def wait_until_ready(self) -> None:
         """Wait until each server has connected or failed to."""
         for connection in self.connections:
-            await connection.tried()
+            await connection.wait_for_first_attempt()
 
     @property
     def tools(self) -> list[Tool]:
@@ -98,7 +98,7 @@ class SessionServers:
         with suppress(TimeoutError):
             async with asyncio.timeout(max((one.connect_seconds for one in configured), default=0) + _TO_CLEAN_UP):
                 for server, servers in zip(configured, joined, strict=True):
-                    await servers.ready()
+                    await servers.wait_until_ready()
                     for connection in servers.connections:
                         await connection.move_roots(server.roots)
         return self.tools, {name: problem for servers in joined for name, problem in servers.problems.items()}

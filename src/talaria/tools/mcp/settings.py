@@ -44,7 +44,7 @@ class McpServer(Struct, frozen=True, kw_only=True):
     roots: tuple[str, ...] = ()
     authorizer: TokenSource | None = None
 
-    def offers(self, tool: str) -> bool:
+    def offers_tool(self, tool: str) -> bool:
         """Return whether a tool of the server is enabled."""
         return (not self.include or tool in self.include) and tool not in self.exclude
 

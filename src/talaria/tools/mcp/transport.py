@@ -42,11 +42,11 @@ Report = Callable[[str], None]
 
 
 @asynccontextmanager
-async def transport(
+async def open_transport(
     server: McpServer, log: Path, access: "HttpAccess", on_end: Callable[[], None]
 ) -> AsyncIterator[tuple[Any, Any]]:
     """Open the streams to a server; ``on_end`` is called when it has disconnected."""
-    opened = _over_http(server, access) if server.url else run_server(server, log, access.report)
+    opened = _open_http_streams(server, access) if server.url else run_server(server, log, access.report)
     async with opened as (reading, writing):
         yield Watched(reading, on_end), writing
 
@@ -131,9 +131,9 @@ def _load_certificates(_paths: ssl.DefaultVerifyPaths) -> ssl.SSLContext:
     return httpx2.create_ssl_context()
 
 
-def _over_http(server: McpServer, access: HttpAccess) -> AbstractAsyncContextManager[tuple[Any, Any]]:
+def _open_http_streams(server: McpServer, access: HttpAccess) -> AbstractAsyncContextManager[tuple[Any, Any]]:
     @asynccontextmanager
-    async def opened() -> AsyncIterator[tuple[Any, Any]]:
+    async def open_streams() -> AsyncIterator[tuple[Any, Any]]:
         timeout = httpx2.Timeout(server.connect_seconds, read=max(server.call_seconds, _LONGEST_SILENCE))
         certificates = _load_certificates(ssl.get_default_verify_paths())
         async with (
@@ -142,7 +142,7 @@ def _over_http(server: McpServer, access: HttpAccess) -> AbstractAsyncContextMan
         ):
             yield streams
 
-    return opened()
+    return open_streams()
 
 
 @asynccontextmanager
@@ -179,7 +179,7 @@ async def _start(server: McpServer, errors: TextIO, report: Report) -> asyncio.s
     argv = [server.command, *server.args]
     try:
         return await asyncio.create_subprocess_exec(
-            *_with_own_umask(argv),
+            *_wrap_with_umask(argv),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=errors,
@@ -197,7 +197,7 @@ async def _start(server: McpServer, errors: TextIO, report: Report) -> asyncio.s
         raise
 
 
-def _with_own_umask(argv: list[str]) -> list[str]:
+def _wrap_with_umask(argv: list[str]) -> list[str]:
     """Return a command that runs with the user's own file mode mask, like all their other commands."""
     mask = person_umask()
     if mask == INHERIT or shutil.which(argv[0]) is None:

@@ -12,8 +12,8 @@ from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.sessions import Viewer
 from talaria.contracts.values import NamedValue
 from talaria.core.errors import Refused, ToolFailed
-from talaria.core.text_diff import text_diff
-from talaria.tools.memory.notebook import NAMES, Memories, check_text, entries_size
+from talaria.core.text_diff import diff_texts
+from talaria.tools.memory.notebook import NAMES, Memories, check_text, measure_entries
 
 _INSTRUCTIONS = (
     "You shorten the memory of a personal agent. The message is a JSON array of entries. Return a shorter JSON array "
@@ -60,20 +60,20 @@ class Consolidator(Struct, frozen=True):
         if not self.memories.provider.can_rewrite:
             raise Refused("The memory provider in use can't be consolidated. Edit or forget entries instead.")
         chosen = await to_thread(self._find_fuller) if kind is None else kind
-        before, limit = await to_thread(self._entries, chosen), self.memories.limits[chosen]
+        before, limit = await to_thread(self._read_entries, chosen), self.memories.limits[chosen]
         if not before:
             raise Refused(f"{NAMES[chosen]} has no entries to consolidate.")
         texts = [one.text for one in before]
-        size = entries_size(texts)
+        size = measure_entries(texts)
         instructions = _INSTRUCTIONS.format(limit=min(limit, size))
         answer = await self.ask(instructions, msgspec.json.encode(texts).decode(), size + _TOKENS)
         after = _read_proposal(chosen, before, answer)
-        _check_size(size, entries_size([one.text for one in after]), limit)
+        _check_size(size, measure_entries([one.text for one in after]), limit)
         return self._describe(chosen, before, after)
 
     async def apply(self, change: MemoryChange) -> None:
         """Replace the entries by the proposed ones; raises `Refused` if they were changed since the proposal."""
-        key = _key(self.viewer, change.kind)
+        key = _make_key(self.viewer, change.kind)
         state = _UndoState(datetime.now(UTC), change.before, tuple(one.text for one in change.after))
         previous = await self.store.write(lambda tx: _swap_state(tx, key, state))
         try:
@@ -88,12 +88,12 @@ class Consolidator(Struct, frozen=True):
         Raises `Refused` if there is none, or, without ``force``, if the memory was changed since.
         """
         kinds = (kind,) if kind else MEMORY_KINDS
-        states = await self.store.read(lambda tx: [(one, UNDO.get(tx, _key(self.viewer, one))) for one in kinds])
+        states = await self.store.read(lambda tx: [(one, UNDO.get(tx, _make_key(self.viewer, one))) for one in kinds])
         found = max(((state.at, one, state) for one, state in states if state), default=None)
         if found is None:
             raise Refused("There is no consolidation to undo.")
         _, kind, state = found
-        current = await to_thread(self._entries, kind)
+        current = await to_thread(self._read_entries, kind)
         texts = tuple(one.text for one in current)
         if texts == tuple(one.text for one in state.before):
             raise Refused(f"{NAMES[kind]} already is as it was before the consolidation.")
@@ -104,7 +104,7 @@ class Consolidator(Struct, frozen=True):
             )
         change = self._describe(kind, current, state.before)
         await self._rewrite(change)
-        key = _key(self.viewer, kind)
+        key = _make_key(self.viewer, kind)
         await self.store.write(lambda tx: _swap_state(tx, key, None))
         return change
 
@@ -118,22 +118,22 @@ class Consolidator(Struct, frozen=True):
         except OSError as error:
             raise Refused(f"The memory can't be written: {error.strerror or error}. {_UNCHANGED}") from error
 
-    def _entries(self, kind: MemoryKind) -> tuple[MemoryEntry, ...]:
-        return self.memories.notebook(self.viewer, kind).entries()
+    def _read_entries(self, kind: MemoryKind) -> tuple[MemoryEntry, ...]:
+        return self.memories.open_notebook(self.viewer, kind).entries()
 
     def _find_fuller(self) -> MemoryKind:
-        sizes = {kind: entries_size([one.text for one in self._entries(kind)]) for kind in MEMORY_KINDS}
+        sizes = {kind: measure_entries([one.text for one in self._read_entries(kind)]) for kind in MEMORY_KINDS}
         return max(MEMORY_KINDS, key=lambda kind: sizes[kind] / self.memories.limits[kind])
 
     def _describe(self, kind: MemoryKind, before: Sequence[MemoryEntry], after: Sequence[MemoryEntry]) -> MemoryChange:
         old, new = [one.text for one in before], [one.text for one in after]
-        sizes = f"{entries_size(old):,} to {entries_size(new):,} of {self.memories.limits[kind]:,} characters"
+        sizes = f"{measure_entries(old):,} to {measure_entries(new):,} of {self.memories.limits[kind]:,} characters"
         return MemoryChange(
             kind=kind,
             before=tuple(before),
             after=tuple(after),
             summary=f"{NAMES[kind]}: {len(old)} to {len(new)} entries, {sizes}.",
-            diff=text_diff("\n".join(old), "\n".join(new)),
+            diff=diff_texts("\n".join(old), "\n".join(new)),
         )
 
 
@@ -165,7 +165,7 @@ def _check_size(before: int, after: int, limit: int) -> None:
         raise Refused(f"The model's proposal is still too long ({after:,} of {limit:,} characters). {_UNCHANGED}")
 
 
-def _key(viewer: Viewer, kind: MemoryKind) -> str:
+def _make_key(viewer: Viewer, kind: MemoryKind) -> str:
     """Return the key of a memory; notes on a group belong to all of its members."""
     owner = "" if viewer.audience and kind == "memory" else viewer.owner
     return msgspec.json.encode((kind, viewer.audience, owner)).decode()

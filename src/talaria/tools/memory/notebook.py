@@ -17,7 +17,7 @@ from talaria.contracts.tool import Call, Effect, ProposedAction, ToolOutput
 from talaria.core.errors import ToolFailed
 from talaria.core.files import FileCache
 from talaria.tools.atomic_files import sole_writer, write_whole
-from talaria.tools.workspace import folder_of, group_folder, list_people
+from talaria.tools.workspace import find_group_folder, find_person_folder, list_people
 
 _JOINERS = "\u200c\u200d"  # join emoji, and Persian or Indic letters
 # Used with `re.search`, which compiles and caches them: most sessions never write to a memory.
@@ -57,7 +57,7 @@ _ORIGINS = "entries.json"
 _BY_HAND = MemorySource(surface="file")
 
 
-def what_is_wrong(text: str) -> str:
+def find_text_problem(text: str) -> str:
     """Return why a text must not be saved, or an empty string."""
     if hidden := {char for char in text if _is_hidden(char)}:
         names = ", ".join(sorted(f"U+{ord(char):04X}" for char in hidden))
@@ -85,46 +85,46 @@ class Notebook(Struct, frozen=True):
 
     def add(self, text: str) -> str:
         """Append an entry, unless it already exists."""
-        entry, texts = check_text(text), self._texts()
+        entry, texts = check_text(text), self._read_texts()
         if entry in texts:
-            return f"Already saved. {self.fill(texts)}"
+            return f"Already saved. {self.describe_fill(texts)}"
         self._check_room((*texts, entry), instead_of=texts)
         self.provider.add(self.viewer, self.kind, entry, self.source)
-        return f"Added. {self.fill(self._texts())}"
+        return f"Added. {self.describe_fill(self._read_texts())}"
 
     def replace(self, part: str, text: str) -> str:
         """Replace the entry that contains this text, or has this id."""
         entry, entries = check_text(text), self.entries()
         texts = tuple(one.text for one in entries)
         if entry in texts:
-            return f"Already saved. {self.fill(texts)}"
+            return f"Already saved. {self.describe_fill(texts)}"
         old = find_entry(entries, part)
         self._check_room(tuple(entry if one == old.text else one for one in texts), instead_of=texts)
         self.provider.replace(self.viewer, old, entry, self.source)
-        return f"Replaced. {self.fill(self._texts())}"
+        return f"Replaced. {self.describe_fill(self._read_texts())}"
 
     def remove(self, part: str) -> str:
         """Remove the entry that contains this text, or has this id."""
         self.provider.remove(self.viewer, find_entry(self.entries(), part))
-        return f"Removed. {self.fill(self._texts())}"
+        return f"Removed. {self.describe_fill(self._read_texts())}"
 
-    def fill(self, texts: Sequence[str]) -> str:
+    def describe_fill(self, texts: Sequence[str]) -> str:
         """Return how full it is with these entries."""
-        size = entries_size(texts)
+        size = measure_entries(texts)
         return f"{NAMES[self.kind]}: {len(texts)} entries, {size:,} of {self.limit:,} characters."
 
-    def _texts(self) -> tuple[str, ...]:
+    def _read_texts(self) -> tuple[str, ...]:
         return tuple(one.text for one in self.entries())
 
     def _check_room(self, texts: Sequence[str], *, instead_of: Sequence[str]) -> None:
-        size = entries_size(texts)
-        if size > self.limit and size >= entries_size(instead_of):
+        size = measure_entries(texts)
+        if size > self.limit and size >= measure_entries(instead_of):
             raise ToolFailed(
                 f"{NAMES[self.kind]} is full: this would make {size:,} of {self.limit:,} characters. Shorten "
-                f"or remove an entry first. {self._advice()}\nEntries:\n{_listed(instead_of)}"
+                f"or remove an entry first. {self._suggest_shortening()}\nEntries:\n{_format_list(instead_of)}"
             )
 
-    def _advice(self) -> str:
+    def _suggest_shortening(self) -> str:
         """Return how a person can make room, for the agent to pass on; slash commands are the owner's."""
         if self.viewer.owner and not self.viewer.audience:
             return f"The owner can also shorten it with `talaria memory consolidate --person {self.viewer.owner}`."
@@ -137,7 +137,7 @@ class Memories(Struct, frozen=True):
     provider: MemoryProvider
     limits: Mapping[MemoryKind, int] = field(default_factory=lambda: LIMITS)
 
-    def notebook(self, viewer: Viewer, kind: MemoryKind, source: MemorySource = _NOWHERE) -> Notebook:
+    def open_notebook(self, viewer: Viewer, kind: MemoryKind, source: MemorySource = _NOWHERE) -> Notebook:
         """Return the entries of one kind for a person in a private chat, or in a group."""
         return Notebook(self.provider, viewer, kind, self.limits[kind], source)
 
@@ -157,7 +157,7 @@ def find_entry(entries: Sequence[MemoryEntry], part: str) -> MemoryEntry:
     if len(found) == 1:
         return found[0]
     problem = "no entry contains" if not found else f"{len(found)} entries contain"
-    listed = _listed([one.text for one in entries])
+    listed = _format_list([one.text for one in entries])
     raise ToolFailed(f"{problem} {passage!r}; `old` must match exactly one of these entries:\n{listed}")
 
 
@@ -174,12 +174,12 @@ def check_text(text: str) -> str:
     entry = " ".join(text.split())
     if entry in {"", "§"}:
         raise ToolFailed("nothing to save: give `text`")
-    if wrong := what_is_wrong(entry):
+    if wrong := find_text_problem(entry):
         raise ToolFailed(f"not saved: {wrong}")
     return entry
 
 
-def entries_size(texts: Sequence[str]) -> int:
+def measure_entries(texts: Sequence[str]) -> int:
     """Return the number of characters that entries take in a prompt."""
     return len(SEPARATOR.join(texts))
 
@@ -209,7 +209,7 @@ class FileMemory(Struct, frozen=True):
         """Return the entries of a viewer, oldest first within a kind."""
         return [entry for kind in MEMORY_KINDS for entry in self._read(viewer, kind)]
 
-    def texts(self, viewer: Viewer, kind: MemoryKind) -> tuple[str, ...]:
+    def read_texts(self, viewer: Viewer, kind: MemoryKind) -> tuple[str, ...]:
         """Return the texts of one kind, without times and sources."""
         return _TEXTS.get(f"{self._find_folder(viewer, kind)}/{NAMES[kind]}") or ()
 
@@ -217,14 +217,14 @@ class FileMemory(Struct, frozen=True):
         """Append an entry, unless it exists."""
         folder = self._find_folder(viewer, kind)
         with sole_writer(folder):
-            texts = self.texts(viewer, kind)
+            texts = self.read_texts(viewer, kind)
             if text not in texts:
                 self._write(viewer, kind, (*texts, text), source)
 
     def replace(self, viewer: Viewer, entry: MemoryEntry, text: str, source: MemorySource) -> None:
         """Replace an entry in its place."""
         with sole_writer(self._find_folder(viewer, entry.kind)):
-            texts = self.texts(viewer, entry.kind)
+            texts = self.read_texts(viewer, entry.kind)
             if entry.text not in texts:
                 raise ToolFailed("the entry was changed meanwhile; look again")
             changed = dict.fromkeys(text if one == entry.text else one for one in texts)
@@ -233,7 +233,7 @@ class FileMemory(Struct, frozen=True):
     def remove(self, viewer: Viewer, entry: MemoryEntry) -> None:
         """Remove an entry."""
         with sole_writer(self._find_folder(viewer, entry.kind)):
-            texts = self.texts(viewer, entry.kind)
+            texts = self.read_texts(viewer, entry.kind)
             if entry.text in texts:
                 self._write(viewer, entry.kind, tuple(one for one in texts if one != entry.text), _BY_HAND)
 
@@ -242,28 +242,30 @@ class FileMemory(Struct, frozen=True):
     ) -> None:
         """Replace all entries of a file, if they still are ``before``."""
         with sole_writer(self._find_folder(viewer, kind)):
-            if self.texts(viewer, kind) != tuple(one.text for one in before):
+            if self.read_texts(viewer, kind) != tuple(one.text for one in before):
                 raise ToolFailed("the memory was changed meanwhile")
             self._write(viewer, kind, tuple(one.text for one in after), _BY_HAND, given=after)
 
     def people(self) -> Sequence[str]:
         """Return the people who have files with entries."""
         return [
-            name for name in list_people(self.folder) if any(self.texts(Viewer(name), kind) for kind in MEMORY_KINDS)
+            name
+            for name in list_people(self.folder)
+            if any(self.read_texts(Viewer(name), kind) for kind in MEMORY_KINDS)
         ]
 
     def _find_folder(self, viewer: Viewer, kind: MemoryKind) -> Path:
         if viewer.audience and kind == "memory":
-            return group_folder(viewer.audience, self.folder)
-        return folder_of(viewer, self.folder)
+            return find_group_folder(viewer.audience, self.folder)
+        return find_person_folder(viewer, self.folder)
 
     def _read(self, viewer: Viewer, kind: MemoryKind) -> Iterable[MemoryEntry]:
-        folder, texts = self._find_folder(viewer, kind), self.texts(viewer, kind)
+        folder, texts = self._find_folder(viewer, kind), self.read_texts(viewer, kind)
         origins = _read_origins(folder) if texts else {}
         for text in texts:
             entry = MemoryEntry(kind=kind, text=text, owner=viewer.owner, audience=viewer.audience)
             origin = origins.get(entry.id)
-            at = origin.at if origin else _modified(folder / NAMES[kind])
+            at = origin.at if origin else _read_modified_at(folder / NAMES[kind])
             yield msgspec.structs.replace(entry, at=at, source=origin.source if origin else _BY_HAND)
 
     def _write(
@@ -344,8 +346,8 @@ class Memory:
     async def run(self, arguments: MemoryArguments, call: Call) -> ToolOutput:
         """Change one entry and report how full the memory is."""
         source = MemorySource(surface=call.context.source, session=str(call.session_id))
-        book = self._memories.notebook(Viewer(call.owner, call.audience), arguments.book, source)
-        return ToolOutput(await asyncio.to_thread(_change, book, arguments))
+        book = self._memories.open_notebook(Viewer(call.owner, call.audience), arguments.book, source)
+        return ToolOutput(await asyncio.to_thread(_change_entry, book, arguments))
 
 
 def _is_hidden(char: str) -> bool:
@@ -355,7 +357,7 @@ def _is_hidden(char: str) -> bool:
     return unicodedata.category(char) in {"Cc", "Cf", "Co", "Cs"} or 0xE0100 <= ord(char) <= 0xE01EF
 
 
-def _listed(texts: Sequence[str]) -> str:
+def _format_list(texts: Sequence[str]) -> str:
     return "\n".join(f"- {text}" for text in texts) or "(nothing)"
 
 
@@ -363,14 +365,14 @@ def _read_origins(folder: Path) -> dict[str, _Origin]:
     return _KNOWN_ORIGINS.get(f"{folder}/{_ORIGINS}") or {}
 
 
-def _modified(path: Path) -> datetime | None:
+def _read_modified_at(path: Path) -> datetime | None:
     try:
         return datetime.fromtimestamp(int(path.stat().st_mtime), UTC)
     except OSError:
         return None
 
 
-def _change(book: Notebook, arguments: MemoryArguments) -> str:
+def _change_entry(book: Notebook, arguments: MemoryArguments) -> str:
     match arguments.action:
         case "add":
             return book.add(arguments.text)

@@ -20,7 +20,7 @@ from talaria.core.os_processes import (
     machine_id,
     signal_all,
 )
-from talaria.tools.output import readable
+from talaria.tools.output import make_readable
 from talaria.tools.sandbox.client_program import end_inside
 
 _KEEPER = Path(__file__).with_name("pty_holder.py")
@@ -73,12 +73,12 @@ class ProcessFiles:
     @property
     def pid(self) -> int:
         """Return the number of the process that was started; 0 if none was."""
-        return int(_first_line(self._pid) or 0)
+        return int(_read_complete_line(self._pid) or 0)
 
     @property
     def code(self) -> int | None:
         """Return the exit code, once it was written; negative for a signal."""
-        line = _first_line(self._status)
+        line = _read_complete_line(self._status)
         return int(line) if line else None
 
     @property
@@ -106,12 +106,12 @@ class ProcessFiles:
         except OSError:
             return b""
 
-    def last_lines(self, count: int, limit: int = _TAIL) -> str:
+    def read_last_lines(self, count: int, limit: int = _TAIL) -> str:
         """Return the last lines of the output as a person would see them, within the limit of bytes."""
         raw = self.read(max(0, self.size - limit), limit)
         if len(raw) < limit and self.before.exists():
-            raw = _tail_of(self.before, limit - len(raw)) + raw
-        lines = readable(raw).rstrip("\n").split("\n")
+            raw = _read_tail(self.before, limit - len(raw)) + raw
+        lines = make_readable(raw).rstrip("\n").split("\n")
         return "\n".join(lines[-count:])
 
     def write(self, text: bytes) -> None:
@@ -128,7 +128,7 @@ class ProcessFiles:
         if self.size < ROTATE_AT:
             return False
         self.before.touch(_PRIVATE)
-        self.before.write_bytes(_tail_of(self.out, ROTATE_AT))
+        self.before.write_bytes(_read_tail(self.out, ROTATE_AT))
         os.truncate(self.out, 0)
         return True
 
@@ -209,7 +209,7 @@ class LeftBehind:
                 self._leaders.update(dict.fromkeys(some, signal.SIGKILL))
 
 
-def _first_line(path: Path) -> str:
+def _read_complete_line(path: Path) -> str:
     """Return a completely written line; empty if there is none."""
     try:
         text = path.read_text()
@@ -218,7 +218,7 @@ def _first_line(path: Path) -> str:
     return text.strip() if text.endswith("\n") else ""
 
 
-def _tail_of(path: Path, most: int) -> bytes:
+def _read_tail(path: Path, most: int) -> bytes:
     with path.open("rb") as file:
         file.seek(max(0, path.stat().st_size - most))
         return file.read(most)

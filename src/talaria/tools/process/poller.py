@@ -14,7 +14,7 @@ from talaria.contracts.background_processes import BackgroundProcess, change_pro
 from talaria.contracts.store import Store, Transaction
 from talaria.core.errors import StoreError
 from talaria.core.os_processes import is_same_process
-from talaria.tools.output import readable
+from talaria.tools.output import make_readable
 from talaria.tools.process.lifecycle import ROTATE_AT, LeftBehind, ProcessFiles
 
 MOST_NOTICES = 10
@@ -37,13 +37,13 @@ class Lookout:
         patterns: Sequence[str],
         position: int = 0,
         matches: int = 0,
-        told_at: datetime | None = None,
+        reported_at: datetime | None = None,
     ) -> None:
         self.position = position
         self.matches = matches
         self.lines: list[str] = []
         self.left_out = 0
-        self.told_at = told_at
+        self.reported_at = reported_at
         self._files = files
         self._patterns = tuple(patterns)
         self._seen = -1
@@ -71,20 +71,20 @@ class Lookout:
             if not whole:
                 return
             self.position += len(whole)
-            self._keep(whole)
+            self._collect_matches(whole)
 
     def is_due(self, now: datetime) -> bool:
         """Return whether there is something to report, and the rate limit allows it."""
-        return bool(self.lines) and (self.told_at is None or now - self.told_at >= APART)
+        return bool(self.lines) and (self.reported_at is None or now - self.reported_at >= APART)
 
-    def tell(self, now: datetime) -> None:
+    def record_report(self, now: datetime) -> None:
         """Record that the matches were reported."""
         self.lines, self.left_out = [], 0
         self.matches += 1
-        self.told_at = now
+        self.reported_at = now
 
-    def _keep(self, raw: bytes) -> None:
-        for line in readable(raw).splitlines():
+    def _collect_matches(self, raw: bytes) -> None:
+        for line in make_readable(raw).splitlines():
             if any(pattern in line for pattern in self._patterns):
                 if len(self.lines) < _MOST_LINES:
                     self.lines.append(line[:_LONGEST_LINE])
@@ -98,34 +98,37 @@ class Reporter(Protocol):
     def report(self, tx: Transaction, process: BackgroundProcess, name: str, text: str) -> None:
         """Queue a report to the session of a process, once per name."""
 
-    def hear(self, tx: Transaction, process: BackgroundProcess, names: Sequence[str], call_id: str) -> None:
-        """Withdraw the reports with these names, because a tool call returns their content."""
+    def record_pending_answers(
+        self, tx: Transaction, process: BackgroundProcess, names: Sequence[str], call_id: str
+    ) -> None:
+        """Record that a tool call is about to return the content of the reports with these names."""
 
 
-def end_name(process: BackgroundProcess) -> str:
+def make_end_name(process: BackgroundProcess) -> str:
     """Return the name of the report of its end."""
     return f"{process.id}:end"
 
 
-def match_name(process: BackgroundProcess, number: int) -> str:
+def make_match_name(process: BackgroundProcess, number: int) -> str:
     """Return the name of a report of watched lines."""
     return f"{process.id}:match:{number}"
 
 
-def end_notice(process: BackgroundProcess, last_lines: str) -> str:
+def format_end_notice(process: BackgroundProcess, last_lines: str) -> str:
     """Return the report of its end."""
     by = ", by the user" if process.ended_by == "person" else ""
-    return f"{process_label(process)} {describe_outcome(process)}{by}.{_shown('Its last lines', last_lines)}"
+    return f"{process_label(process)} {describe_outcome(process)}{by}.{_format_section('Its last lines', last_lines)}"
 
 
-def match_notice(process: BackgroundProcess, lines: Sequence[str], left_out: int, *, last: bool) -> str:
+def format_match_notice(process: BackgroundProcess, lines: Sequence[str], left_out: int, *, last: bool) -> str:
     """Return the report of watched lines."""
     more = f"\n({left_out} more matching lines omitted.)" if left_out else ""
     muted = "\nToo many matches: further lines of this process won't be reported." if last else ""
-    return f"{process_label(process)} printed a line you watch for.{_shown('Lines', chr(10).join(lines))}{more}{muted}"
+    section = _format_section("Lines", "\n".join(lines))
+    return f"{process_label(process)} printed a line you watch for.{section}{more}{muted}"
 
 
-def _shown(heading: str, text: str) -> str:
+def _format_section(heading: str, text: str) -> str:
     if not text.strip():
         return " It printed nothing." if heading != "Lines" else ""
     fence = "`" * max(3, 1 + max(map(len, re.findall(r"`+", text)), default=0))
@@ -150,14 +153,14 @@ class Watched:
         """Return whether it is alive."""
         return is_same_process(self.process.pid, self.process.started, self.process.machine)
 
-    def listen(self, ring: Callable[[], None]) -> None:
-        """Call ``ring`` when it ends, immediately if it has."""
+    def listen(self, on_end: Callable[[], None]) -> None:
+        """Call ``on_end`` when it ends, immediately if it has."""
         with suppress(AttributeError, OSError):  # the system has no pidfd, or the process is gone
             self._handle = os.pidfd_open(self.process.pid)
             self.silent = False
-            asyncio.get_running_loop().add_reader(self._handle, ring)
+            asyncio.get_running_loop().add_reader(self._handle, on_end)
         if not self.runs:
-            ring()
+            on_end()
 
     def close(self) -> None:
         """Close the file descriptor, and reap the process if it was our child."""
@@ -171,7 +174,7 @@ class Watched:
 
 
 class Rounds:
-    """The polling task of one worker; ``ring`` is called for a process that ended without a signal.
+    """The polling task of one worker; ``on_end`` is called for a process that ended without a signal.
 
     It pauses until ``needed`` says that there is something to poll.
     """
@@ -180,17 +183,17 @@ class Rounds:
         self,
         store: Store,
         watched: Mapping[str, Watched],
-        ring: Callable[[Watched], None],
+        on_end: Callable[[Watched], None],
         reporter: Reporter,
     ) -> None:
         self.left_behind = LeftBehind()
         self.needed = asyncio.Event()
         self._store = store
         self._watched = watched
-        self._ring = ring
+        self._on_end = on_end
         self._reporter = reporter
 
-    async def follow(self) -> None:
+    async def poll(self) -> None:
         """Poll until cancelled."""
         count = 0
         while True:
@@ -198,22 +201,22 @@ class Rounds:
             await asyncio.sleep(_PAUSE)
             count += 1
             try:
-                await self._go_round(rotate=count % _BETWEEN_ROTATIONS == 0)
+                await self._poll_once(rotate=count % _BETWEEN_ROTATIONS == 0)
             except (StoreError, OSError) as error:
                 log.warning("can't read the output of background processes, will retry: %s", error)
             if not self._watched and not self.left_behind:
                 self.needed.clear()
 
-    async def _go_round(self, *, rotate: bool) -> None:
+    async def _poll_once(self, *, rotate: bool) -> None:
         now = datetime.now(UTC)
         for watched in list(self._watched.values()):
             if watched.silent and not watched.runs:
-                self._ring(watched)
+                self._on_end(watched)
             lookout = watched.lookout
             if lookout.has_news:
                 await asyncio.to_thread(lookout.look)
             if lookout.lines and lookout.is_due(now):
-                await self._tell(watched, now)
+                await self._report_matches(watched, now)
             if rotate and watched.files.size >= ROTATE_AT:
                 await self._rotate(watched)
         await self.left_behind.end()
@@ -225,21 +228,21 @@ class Rounds:
         watched.lookout.position = 0
         await self._store.write(lambda tx: change_process(tx, watched.process, scanned=0))
 
-    async def _tell(self, watched: Watched, now: datetime) -> None:
+    async def _report_matches(self, watched: Watched, now: datetime) -> None:
         """Report matching lines and store the position in the same transaction, so that each is found once."""
         lookout = watched.lookout
         number, position = lookout.matches + 1, lookout.position
-        text = found_lines(watched, last=number >= MOST_NOTICES)
+        text = format_found_lines(watched, last=number >= MOST_NOTICES)
 
         def work(tx: Transaction) -> None:
             changed = change_process(tx, watched.process, scanned=position, matches=number, matched_at=now)
             if changed is not None:
-                self._reporter.report(tx, changed, match_name(changed, number), text)
+                self._reporter.report(tx, changed, make_match_name(changed, number), text)
 
         await self._store.write(work)
-        lookout.tell(now)
+        lookout.record_report(now)
 
 
-def found_lines(watched: Watched, *, last: bool) -> str:
+def format_found_lines(watched: Watched, *, last: bool) -> str:
     """Return the report of matching lines; ``last`` means that there will be no more."""
-    return match_notice(watched.process, watched.lookout.lines, watched.lookout.left_out, last=last)
+    return format_match_notice(watched.process, watched.lookout.lines, watched.lookout.left_out, last=last)

@@ -38,7 +38,15 @@ from talaria.core.os_processes import (
     signal_all,
 )
 from talaria.tools.process.lifecycle import CLOSE_INPUT, GRACE, ProcessFiles, end_tree, launch
-from talaria.tools.process.poller import Reporter, Rounds, Watched, end_name, end_notice, found_lines, match_name
+from talaria.tools.process.poller import (
+    Reporter,
+    Rounds,
+    Watched,
+    format_end_notice,
+    format_found_lines,
+    make_end_name,
+    make_match_name,
+)
 from talaria.tools.sandbox.client_program import end_inside
 
 _MOST_RUNNING = 64
@@ -76,7 +84,7 @@ class Supervisor:
         self._watched: dict[str, Watched] = {}
         self._starting: set[str] = set()
         self._over: set[SessionId] = set()
-        self._rounds = Rounds(store, self._watched, self._ring, reporter)
+        self._rounds = Rounds(store, self._watched, self._handle_end, reporter)
         self._jobs: asyncio.TaskGroup | None = None
 
     async def serve(self) -> None:
@@ -94,7 +102,7 @@ class Supervisor:
             self._watched.clear()
 
     async def _keep_looking(self, subscription: Subscription) -> None:
-        self._begin(self._rounds.follow)
+        self._begin(self._rounds.poll)
         self._begin(self._forget)
         self._begin(self._end_sessions)
         now = asyncio.get_running_loop().time
@@ -125,7 +133,7 @@ class Supervisor:
         running = [one for one in await self.of_session(call.session_id) if one.is_alive]
         if len(running) >= _MOST_RUNNING:
             raise ToolFailed(f"{len(running)} background processes are already running. End some first.")
-        process = self._new(request, call)
+        process = self._make_process(request, call)
         files = ProcessFiles(Path(process.files_folder))
         self._starting.add(process.id)
         try:
@@ -156,13 +164,13 @@ class Supervisor:
         """Wait for its end, at most this long, and return its state, which a tool call will report."""
         try:
             async with asyncio.timeout(seconds):
-                await self._until_ended(process)
+                await self._wait_until_ended(process)
         except TimeoutError:
             pass
-        now = await self._as_it_is(process)
+        now = await self._read_current(process)
         if not now.is_alive:
-            names = (end_name(now), match_name(now, now.matches + 1))
-            await self._store.write(lambda tx: self._reporter.hear(tx, now, names, call_id))
+            names = (make_end_name(now), make_match_name(now, now.matches + 1))
+            await self._store.write(lambda tx: self._reporter.record_pending_answers(tx, now, names, call_id))
         return now
 
     async def write(self, process: BackgroundProcess, text: str, call_id: str) -> None:
@@ -173,7 +181,7 @@ class Supervisor:
         if process.written == call_id:
             raise ToolFailed("Interrupted: the text may or may not have been written. Check the log.")
         await self._store.write(lambda tx: change_process(tx, process, written=call_id))
-        files = await _ready(process)
+        files = await _wait_for_input(process)
         try:
             await asyncio.to_thread(files.write, text.encode())
         except BlockingIOError as error:
@@ -186,7 +194,7 @@ class Supervisor:
         _check_here(process)
         if not process.pty:
             await self._store.write(lambda tx: change_process(tx, process, stdin_closed=True))
-        await _ready(process)
+        await _wait_for_input(process)
         signal_all([process.pid], CLOSE_INPUT)
 
     async def kill(self, process: BackgroundProcess, by: EndedBy) -> BackgroundProcess:
@@ -201,10 +209,10 @@ class Supervisor:
             await end_tree(process)
         try:
             async with asyncio.timeout(2 * GRACE):
-                await self._until_ended(process)
+                await self._wait_until_ended(process)
         except TimeoutError:
             pass
-        return await self._as_it_is(process)
+        return await self._read_current(process)
 
     def end_session(self, session_id: SessionId) -> None:
         """End all processes of a closed session without waiting; later, if nobody watches them now."""
@@ -219,7 +227,7 @@ class Supervisor:
     async def _end_with_session(self, process: BackgroundProcess) -> None:
         await self.kill(process, "conversation")
 
-    def _new(self, request: ProcessRequest, call: Call) -> BackgroundProcess:
+    def _make_process(self, request: ProcessRequest, call: Call) -> BackgroundProcess:
         name = f"p{new_id()[-6:]}"
         return BackgroundProcess(
             id=name,
@@ -240,9 +248,9 @@ class Supervisor:
 
     def _begin(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         if self._jobs is not None:
-            self._jobs.create_task(self._guarded(work))
+            self._jobs.create_task(self._run_and_log_failure(work))
 
-    async def _guarded(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    async def _run_and_log_failure(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         try:
             await work()
         except StoreError as error:
@@ -258,17 +266,17 @@ class Supervisor:
 
     async def _adopt(self, orphans: Sequence[ProcessSummary]) -> None:
         for some in (orphans[start : start + _AT_ONCE] for start in range(0, len(orphans), _AT_ONCE)):
-            for process in await self._store.write(partial(self._claimed, some)):
+            for process in await self._store.write(partial(self._claim_orphans, some)):
                 if process.pid or datetime.now(UTC) - process.begun_at > _TO_BEGIN:
                     self._watch(process)
 
-    def _claimed(self, orphans: Sequence[ProcessSummary], tx: Transaction) -> list[BackgroundProcess]:
+    def _claim_orphans(self, orphans: Sequence[ProcessSummary], tx: Transaction) -> list[BackgroundProcess]:
         """Return the processes that no other worker claimed first."""
         claimed = []
         for orphan in orphans:
             now = read_process(tx, orphan)
             if now is not None and now.watcher == orphan.watcher and now.is_alive:
-                claimed.append(change_process(tx, now, watcher=self.worker, **_as_found(now)))
+                claimed.append(change_process(tx, now, watcher=self.worker, **_find_unrecorded_start(now)))
         return [process for process in claimed if process is not None]
 
     def _watch(self, process: BackgroundProcess) -> None:
@@ -276,9 +284,9 @@ class Supervisor:
             return
         watched = self._watched[process.id] = Watched(process)
         self._rounds.needed.set()
-        watched.listen(lambda: self._ring(watched))
+        watched.listen(lambda: self._handle_end(watched))
 
-    def _ring(self, watched: Watched) -> None:
+    def _handle_end(self, watched: Watched) -> None:
         if not watched.over:
             watched.over = True
             watched.close()
@@ -288,10 +296,10 @@ class Supervisor:
         """Store and report how a process ended, then end its leftover children."""
         if not watched.lookout.muted:
             await asyncio.to_thread(watched.lookout.look, last=True)
-        last = watched.files.last_lines(_LAST_LINES, _LAST_BYTES)
+        last = watched.files.read_last_lines(_LAST_LINES, _LAST_BYTES)
         while True:
             try:
-                await self._store.write(lambda tx: self._ended(tx, watched, last))
+                await self._store.write(lambda tx: self._record_end(tx, watched, last))
                 break
             except StoreError as error:
                 log.warning("end of process %s not stored yet, will retry: %s", watched.process.id, error)
@@ -302,7 +310,7 @@ class Supervisor:
             await end_inside(watched.process.end)
         self._rounds.left_behind.add(watched.process)
 
-    def _ended(self, tx: Transaction, watched: Watched, last: str) -> None:
+    def _record_end(self, tx: Transaction, watched: Watched, last: str) -> None:
         now, code = read_process(tx, watched.process), watched.files.code
         if now is None or not now.is_alive:
             return
@@ -314,20 +322,20 @@ class Supervisor:
         if ended is None or ended.ended_by in ("agent", "conversation"):
             return
         if watched.lookout.lines:
-            name = match_name(ended, ended.matches + 1)
-            self._reporter.report(tx, ended, name, found_lines(watched, last=False))
+            name = make_match_name(ended, ended.matches + 1)
+            self._reporter.report(tx, ended, name, format_found_lines(watched, last=False))
         if ended.notify:
-            self._reporter.report(tx, ended, end_name(ended), end_notice(ended, last))
+            self._reporter.report(tx, ended, make_end_name(ended), format_end_notice(ended, last))
 
-    async def _until_ended(self, process: BackgroundProcess) -> None:
+    async def _wait_until_ended(self, process: BackgroundProcess) -> None:
         watched = self._watched.get(process.id)
         if watched is not None:
             await watched.ended.wait()
             return
-        while (await self._as_it_is(process)).is_alive:  # noqa: ASYNC110 (another worker watches it)
+        while (await self._read_current(process)).is_alive:  # noqa: ASYNC110 (another worker watches it)
             await asyncio.sleep(_POLL_INTERVAL)
 
-    async def _as_it_is(self, process: BackgroundProcess) -> BackgroundProcess:
+    async def _read_current(self, process: BackgroundProcess) -> BackgroundProcess:
         return await self._store.read(lambda tx: read_process(tx, process)) or process
 
     async def _forget(self) -> None:
@@ -340,16 +348,16 @@ class Supervisor:
         over = [process for process in found if not process.is_alive]
         old = [one for one in over if datetime.now(UTC) - (one.noticed_at or one.ended_at or one.begun_at) > _KEPT]
         for process in [*old, *(one for one in over[: max(0, len(over) - _MOST_KEPT)] if one not in old)]:
-            await self._store.write(partial(_forgotten, process))
+            await self._store.write(partial(_delete_record, process))
             if process.host == os.uname().nodename:
                 await asyncio.to_thread(shutil.rmtree, process.files_folder, ignore_errors=True)
 
 
-def _forgotten(process: BackgroundProcess, tx: Transaction) -> None:
+def _delete_record(process: BackgroundProcess, tx: Transaction) -> None:
     forget_process(tx, process)
 
 
-def _as_found(process: BackgroundProcess) -> dict[str, object]:
+def _find_unrecorded_start(process: BackgroundProcess) -> dict[str, object]:
     """Return the state of a process whose start was not recorded: it wrote its number itself."""
     if process.pid or process.machine != machine_id():
         return {}
@@ -368,7 +376,7 @@ def _check_here(process: BackgroundProcess) -> None:
         raise ToolFailed(f"It is running on another machine, {process.host}.")
 
 
-async def _ready(process: BackgroundProcess) -> ProcessFiles:
+async def _wait_for_input(process: BackgroundProcess) -> ProcessFiles:
     """Return the files of a process as soon as its input is open."""
     files = ProcessFiles(Path(process.files_folder))
     while not files.pid and is_same_process(process.pid, process.started, process.machine):  # noqa: ASYNC110 (it has no bell)

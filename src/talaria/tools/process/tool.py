@@ -46,20 +46,20 @@ class Process:
         """Carry out the action and return the state of the process."""
         processes = await self._background.of_session(call.session_id)
         if arguments.action == "list":
-            return ToolOutput(_listed(processes))
+            return ToolOutput(_format_list(processes))
         process = next((one for one in processes if one.id == arguments.id), None)
         if process is None:
             raise ToolFailed(f"This conversation has no background process {arguments.id or 'without an id'}.")
-        return ToolOutput(await self._done(arguments, process, call))
+        return ToolOutput(await self._run_action(arguments, process, call))
 
-    async def _done(self, arguments: ProcessArguments, process: BackgroundProcess, call: Call) -> str:
+    async def _run_action(self, arguments: ProcessArguments, process: BackgroundProcess, call: Call) -> str:
         match arguments.action:
             case "poll" | "list":
-                return _told(process, _FEW_LINES)
+                return _describe_process(process, _FEW_LINES)
             case "wait":
-                return _told(await self._background.wait(process, arguments.seconds, call.id), _FEW_LINES)
+                return _describe_process(await self._background.wait(process, arguments.seconds, call.id), _FEW_LINES)
             case "log":
-                return _told(process, arguments.lines)
+                return _describe_process(process, arguments.lines)
             case "write":
                 await self._background.write(process, arguments.text, call.id)
                 return f"Written to {process.id}."
@@ -72,16 +72,16 @@ class Process:
                 assert_never(arguments.action)
 
 
-def _listed(processes: list[BackgroundProcess]) -> str:
+def _format_list(processes: list[BackgroundProcess]) -> str:
     lines = [f"{process_label(process)} {describe_outcome(process)}." for process in processes[-_MOST_LISTED:]]
     return "\n".join(lines) or "No background processes."
 
 
-def _told(process: BackgroundProcess, lines: int) -> str:
+def _describe_process(process: BackgroundProcess, lines: int) -> str:
     from talaria.tools.process.lifecycle import ProcessFiles  # noqa: PLC0415 (loaded for a process)
 
     files = ProcessFiles(Path(process.files_folder))
-    text = cut_output(files.last_lines(lines, 4 * OUTPUT_LIMIT))
+    text = cut_output(files.read_last_lines(lines, 4 * OUTPUT_LIMIT))
     more = f"Full log, as far as it was saved: {files.out}" if files.size > len(text) + _SPARE else ""
     return "\n".join(
         filter(None, (f"{process_label(process)} {describe_outcome(process)}.", text or "(no output)", more))

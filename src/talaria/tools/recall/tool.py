@@ -44,11 +44,11 @@ class Meaning:
         """Return whether texts can be compared here."""
         return _is_installed()
 
-    async def nearness(self, query: str, texts: Sequence[str]) -> list[float]:
+    async def compute_similarity(self, query: str, texts: Sequence[str]) -> list[float]:
         """Return the similarity of each text to the query: 1 is equal, 0 unrelated, or not comparable here."""
-        return await asyncio.to_thread(self._nearness, query, [text[:_BEGINNING] for text in texts])
+        return await asyncio.to_thread(self._compute_similarity, query, [text[:_BEGINNING] for text in texts])
 
-    def _nearness(self, query: str, texts: list[str]) -> list[float]:
+    def _compute_similarity(self, query: str, texts: list[str]) -> list[float]:
         try:
             with _loading:
                 model = _load()
@@ -105,13 +105,13 @@ async def find(
     store: Store, query: str, viewer: Viewer | None, *, session_id: SessionId | None, meaning: Meaning | None
 ) -> list[Find]:
     """Return sessions with matches, best first: by words, and by meaning where possible."""
-    by_words = await store.read(_by_words(query, viewer, session_id))
-    by_meaning = [] if meaning is None else await _by_meaning(store, meaning, query, viewer, session_id)
-    ranked = _fused(*by_words, by_meaning)
-    return await store.read(lambda tx: _grouped(tx, ranked, viewer))
+    by_words = await store.read(_make_word_search(query, viewer, session_id))
+    by_meaning = [] if meaning is None else await _search_by_meaning(store, meaning, query, viewer, session_id)
+    ranked = _fuse_rankings(*by_words, by_meaning)
+    return await store.read(lambda tx: _group_passages(tx, ranked, viewer))
 
 
-def _by_words(
+def _make_word_search(
     query: str, viewer: Viewer | None, session_id: SessionId | None
 ) -> Callable[[Transaction], tuple[list[Passage], list[Passage]]]:
     """Return messages with all of the words, and with some of them."""
@@ -120,23 +120,23 @@ def _by_words(
         hits = tx.search.find(SearchQuery(text=text, seen_by=viewer, session_id=session_id, limit=_HITS))
         return [Passage(hit.session_id, hit.seq, hit.role, hit.snippet) for hit in hits]
 
-    def both(tx: Transaction) -> tuple[list[Passage], list[Passage]]:
+    def search_both(tx: Transaction) -> tuple[list[Passage], list[Passage]]:
         words = [word for word in query.split() if word.isalnum()]
         return search(tx, query), search(tx, " OR ".join(words)) if len(words) > 1 else []
 
-    return both
+    return search_both
 
 
-async def _by_meaning(
+async def _search_by_meaning(
     store: Store, meaning: Meaning, query: str, viewer: Viewer | None, session_id: SessionId | None
 ) -> list[Passage]:
-    newest = await store.read(lambda tx: _newest(tx, viewer, session_id))
-    near = await meaning.nearness(query, [passage.text for passage in newest])
+    newest = await store.read(lambda tx: _load_newest(tx, viewer, session_id))
+    near = await meaning.compute_similarity(query, [passage.text for passage in newest])
     ranked = sorted(zip(near, newest, strict=True), key=lambda pair: -pair[0])
-    return [_cut(passage) for nearness, passage in ranked[:_HITS] if nearness >= _NEAR]
+    return [_cut_passage(passage) for similarity, passage in ranked[:_HITS] if similarity >= _NEAR]
 
 
-def _newest(tx: Transaction, viewer: Viewer | None, session_id: SessionId | None) -> list[Passage]:
+def _load_newest(tx: Transaction, viewer: Viewer | None, session_id: SessionId | None) -> list[Passage]:
     """Return the newest messages of people and the agent."""
     session_filter = SessionFilter(id=session_id, seen_by=viewer, archived=None, limit=_SESSIONS_LOOKED_AT)
     sessions = [session.id for session in tx.sessions.find(session_filter)]
@@ -151,7 +151,7 @@ def _newest(tx: Transaction, viewer: Viewer | None, session_id: SessionId | None
     return list(passages.values())[:_NEWEST]
 
 
-def _fused(*rankings: Sequence[Passage]) -> list[Passage]:
+def _fuse_rankings(*rankings: Sequence[Passage]) -> list[Passage]:
     scores: dict[tuple[SessionId, int], float] = {}
     passages: dict[tuple[SessionId, int], Passage] = {}
     for ranking in rankings:
@@ -161,7 +161,7 @@ def _fused(*rankings: Sequence[Passage]) -> list[Passage]:
     return [passages[position] for position in sorted(scores, key=lambda position: -scores[position])]
 
 
-def _grouped(tx: Transaction, ranked: Iterable[Passage], viewer: Viewer | None) -> list[Find]:
+def _group_passages(tx: Transaction, ranked: Iterable[Passage], viewer: Viewer | None) -> list[Find]:
     """Return the passages by session, ordered by the best of each."""
     order: dict[SessionId, int] = {}
     for passage in ranked:
@@ -175,7 +175,7 @@ def _grouped(tx: Transaction, ranked: Iterable[Passage], viewer: Viewer | None) 
     return finds
 
 
-def _cut(passage: Passage) -> Passage:
+def _cut_passage(passage: Passage) -> Passage:
     text = " ".join(passage.text.split())
     return Passage(
         passage.session_id, passage.seq, passage.role, text if len(text) <= _SNIPPET else text[:_SNIPPET] + "…"
@@ -214,31 +214,33 @@ class SessionSearch:
         session_id = SessionId(arguments.session) if arguments.session else None
         viewer = None if session_id == call.session_id else Viewer(call.owner, call.audience)
         if session_id is not None and (arguments.around or not arguments.query):
-            return ToolOutput(await self._store.read(lambda tx: _read(tx, session_id, viewer, arguments.around)))
+            return ToolOutput(
+                await self._store.read(lambda tx: _read_messages(tx, session_id, viewer, arguments.around))
+            )
         if not arguments.query.strip():
-            return ToolOutput(await self._store.read(lambda tx: _recent(tx, viewer, call.session_id)))
+            return ToolOutput(await self._store.read(lambda tx: _list_recent(tx, viewer, call.session_id)))
         finds = await find(self._store, arguments.query, viewer, session_id=session_id, meaning=self._meaning)
-        shown = "\n\n".join(_shown(one, call.session_id) for one in finds[:_SESSIONS_SHOWN])
+        shown = "\n\n".join(_format_find(one, call.session_id) for one in finds[:_SESSIONS_SHOWN])
         return ToolOutput(shown or "Nothing found. Try other words.")
 
 
-def _shown(found: Find, here: SessionId) -> str:
+def _format_find(found: Find, here: SessionId) -> str:
     lines = [f"#{one.seq} {one.role}: {one.text}" for one in found.passages[:_PASSAGES_SHOWN]]
-    return "\n".join([_headline(found.session, here), *lines])
+    return "\n".join([_format_headline(found.session, here), *lines])
 
 
-def _headline(session: Session, here: SessionId) -> str:
+def _format_headline(session: Session, here: SessionId) -> str:
     title = session.title or "untitled"
     note = ", this conversation" if session.id == here else ""
     return f"{session.updated_at:%Y-%m-%d} {title} (session {session.id}, {session.message_count} messages{note})"
 
 
-def _recent(tx: Transaction, viewer: Viewer | None, here: SessionId) -> str:
+def _list_recent(tx: Transaction, viewer: Viewer | None, here: SessionId) -> str:
     sessions = tx.sessions.find(SessionFilter(seen_by=viewer, limit=_RECENT))
-    return "\n".join(_headline(session, here) for session in sessions) or "There are no sessions yet."
+    return "\n".join(_format_headline(session, here) for session in sessions) or "There are no sessions yet."
 
 
-def _read(tx: Transaction, session_id: SessionId, viewer: Viewer | None, around: int) -> str:
+def _read_messages(tx: Transaction, session_id: SessionId, viewer: Viewer | None, around: int) -> str:
     found = tx.sessions.find(SessionFilter(id=session_id, seen_by=viewer, archived=None))
     if not found:
         raise ToolFailed(f"there is no session {session_id}")
@@ -246,10 +248,10 @@ def _read(tx: Transaction, session_id: SessionId, viewer: Viewer | None, around:
         messages = tx.messages.load(session_id, after=max(0, around - 1 - _BEFORE), limit=_AROUND)
     else:
         messages = tx.messages.last(session_id, _AROUND)
-    return "\n\n".join([_headline(found[0], SessionId("")), *map(_line, messages)])
+    return "\n\n".join([_format_headline(found[0], SessionId("")), *map(_format_message, messages)])
 
 
-def _line(stored: StoredMessage) -> str:
+def _format_message(stored: StoredMessage) -> str:
     text = stored.message.text.strip()
     if len(text) > _LONGEST_MESSAGE:
         text = f"{text[:_LONGEST_MESSAGE]}… [{len(text)} characters]"

@@ -26,11 +26,11 @@ from talaria.contracts.sandbox import (
 from talaria.tools.sandbox.inside import (
     PROXY_ENVIRONMENT,
     PROXY_FOLDER,
+    build_limit_argv,
     describe_network,
+    has_hit_limit,
     leave_out_proxy,
-    limit_argv,
     list_delayed_effects,
-    meets_limit,
 )
 
 if TYPE_CHECKING:  # loaded where hosts are listed
@@ -78,7 +78,7 @@ class BubblewrapSandbox:
 
     async def start(self) -> None:
         """Check that it works and enforces the policy; raises `ToolFailed`."""
-        problem = await asyncio.to_thread(sandbox_available)
+        problem = await asyncio.to_thread(find_sandbox_problem)
         if problem:
             raise refuse_sandbox(f"{problem} {HOW_TO_FIX}")
         if problem := find_unsupported(self.policy, self.abilities, self.kind):
@@ -96,13 +96,13 @@ class BubblewrapSandbox:
     def call(self, command: SandboxCommand) -> SandboxedCall:
         """Return the call that runs a command inside."""
         wrapped = (
-            *("bwrap", "--ro-bind", "/", "/", "--dev", "/dev", *_processes(), "--tmpfs", "/tmp"),  # noqa: S108
-            *self._mounts(),
+            *("bwrap", "--ro-bind", "/", "/", "--dev", "/dev", *_build_proc_options(), "--tmpfs", "/tmp"),  # noqa: S108
+            *self._build_mounts(),
             *(("--ro-bind", str(self._proxy.folder), PROXY_FOLDER) if self._proxy else ()),
             *_ALONE,
             *(() if self.policy.network else ("--unshare-net",)),
-            *("--chdir", command.folder, "--", *limit_argv(self.policy)),
-            *(self._proxy.bridge_argv(sys.executable) if self._proxy else ()),
+            *("--chdir", command.folder, "--", *build_limit_argv(self.policy)),
+            *(self._proxy.build_bridge_argv(sys.executable) if self._proxy else ()),
             *command.argv,
         )
         given = {**command.environment, **(PROXY_ENVIRONMENT if self._proxy else {})}
@@ -128,9 +128,9 @@ class BubblewrapSandbox:
     def remarks(self, output: str, code: int | None) -> tuple[str, ...]:
         """Return the description if a program seems to have hit a limit."""
         missing = code != 0 and _HIDDEN_FILE.search(output)
-        return (self.description,) if missing or meets_limit(self.policy, output, code) else ()
+        return (self.description,) if missing or has_hit_limit(self.policy, output, code) else ()
 
-    def _mounts(self) -> list[str]:
+    def _build_mounts(self) -> list[str]:
         """Return the mounts, outer folders first: later, deeper mounts take precedence."""
         policy = self.policy
         mounts: dict[Path, str] = dict.fromkeys(policy.readable, "--ro-bind")
@@ -140,7 +140,7 @@ class BubblewrapSandbox:
         found = {path.resolve(): how for path, how in mounts.items() if path.exists()}
         options: list[str] = []
         for path, how in sorted(found.items(), key=lambda entry: len(entry[0].parts)):
-            options += (how, str(path), str(path)) if how else _cover(path)
+            options += (how, str(path), str(path)) if how else _build_cover(path)
         return options
 
 
@@ -150,7 +150,7 @@ def _find_abilities() -> SandboxAbilities:
     return SandboxAbilities(allowed_hosts=True, limits=frozenset(limits))
 
 
-def sandbox_available() -> str | None:
+def find_sandbox_problem() -> str | None:
     """Return ``None`` if a sandbox works and holds, otherwise a sentence that says what is missing.
 
     Each program found is tested once per process; an unfinished test is repeated next time.
@@ -169,21 +169,21 @@ def sandbox_available() -> str | None:
 @cache
 def _probe(program: str) -> str | None:
     look = f"if (: >>{_KERNEL_SETTING}) 2>/dev/null; then exit 9; fi"
-    probe = [program, "--ro-bind", "/", "/", "--dev", "/dev", *_processes(), *_ALONE, "--", "sh", "-c", look]
+    probe = [program, "--ro-bind", "/", "/", "--dev", "/dev", *_build_proc_options(), *_ALONE, "--", "sh", "-c", look]
     done = subprocess.run(probe, capture_output=True, text=True, timeout=_PROBE_SECONDS, check=False)
     if done.returncode == 9:
         return "kernel settings are writable from inside it."
     return None if done.returncode == 0 else f"bubblewrap doesn't work here: {done.stderr.strip()}"
 
 
-def _processes() -> list[str]:
+def _build_proc_options() -> list[str]:
     """Return the options for a private ``/proc``; root is nobody inside, and kernel settings are read-only."""
     kernel = (word for path in _KERNEL if os.path.exists(path) for word in ("--ro-bind", path, path))  # noqa: PTH110
     as_nobody = ("--unshare-user", "--uid", _NOBODY, "--gid", _NOBODY) if os.geteuid() == _ROOT else ()
     return [*as_nobody, "--proc", "/proc", *kernel]
 
 
-def _cover(path: Path) -> tuple[str, ...]:
+def _build_cover(path: Path) -> tuple[str, ...]:
     if path.is_dir():
         return ("--tmpfs", str(path))
     return ("--ro-bind", "/dev/null", str(path))

@@ -32,15 +32,15 @@ from talaria.tools.sandbox.inside import (
     PROXY_ENVIRONMENT,
     PROXY_FOLDER,
     Inside,
+    build_end_argv,
+    build_probe_argv,
+    build_run_argv,
     describe_network,
-    end_argv,
+    has_hit_limit,
     leave_out_proxy,
     list_delayed_effects,
-    meets_limit,
-    new_mark,
-    probe_argv,
+    make_mark,
     read_probe,
-    run_argv,
 )
 
 if TYPE_CHECKING:  # loaded where hosts are listed
@@ -88,7 +88,7 @@ class ContainerSandbox:
             f"{describe_network(policy)}; only the owner can change this, with the settings of sandbox"
         )
         self.programs: SandboxPrograms | None = SandboxPrograms(("sh",), ("python3",))
-        self.name = f"talaria-{_profile_id(options.locks)}-{session_id}"
+        self.name = f"talaria-{_make_profile_id(options.locks)}-{session_id}"
         self._session_id = session_id
         self._options = options
         self._host = host
@@ -112,7 +112,7 @@ class ContainerSandbox:
 
             self._proxy = await self._closing.enter_async_context(run_proxy(self.policy.hosts, self._proxy_folder))
         await self._make_sure_it_runs()
-        found = await self._run("exec", self.name, *probe_argv())
+        found = await self._run("exec", self.name, *build_probe_argv())
         self._inside = read_probe(found.output)
         if self._inside is None:
             raise refuse_sandbox(f"The image {self._options.image} has no usable shell: {found.error}")
@@ -133,7 +133,7 @@ class ContainerSandbox:
         return state.output.strip() == b"true"
 
     async def _make_sure_it_runs(self) -> None:
-        options = self._create_options()
+        options = self._build_create_options()
         digest = hashlib.sha256(msgspec.json.encode(options)).hexdigest()[:16]
         label = f'{{{{index .Config.Labels "{_OPTIONS}"}}}}'
         state = await self._run("inspect", "--type=container", "--format", f"{{{{.State.Running}}}} {label}", self.name)
@@ -149,30 +149,35 @@ class ContainerSandbox:
             await self._remove(self.name)
             raise refuse_sandbox(self.explain_failure(made.error))
 
-    def _create_options(self) -> list[str]:
+    def _build_create_options(self) -> list[str]:
         policy = self.policy
         return [
-            *("--label", f"{_PROFILE}={_profile_id(self._options.locks)}", "--label", f"{_SESSION}={self._session_id}"),
-            *("--cap-drop", "ALL", "--security-opt", "no-new-privileges", *self._user_options()),
+            *(
+                "--label",
+                f"{_PROFILE}={_make_profile_id(self._options.locks)}",
+                "--label",
+                f"{_SESSION}={self._session_id}",
+            ),
+            *("--cap-drop", "ALL", "--security-opt", "no-new-privileges", *self._build_user_options()),
             *(() if policy.network else ("--network", "none")),
             *(("--memory", f"{policy.memory_mb}m") if policy.memory_mb else ()),
             *(("--pids-limit", str(policy.processes)) if policy.processes else ()),
             *(("--ulimit", f"cpu={policy.cpu_seconds}") if policy.cpu_seconds else ()),
-            *_own_limits(),
-            *self._mounts(),
+            *_build_limits(),
+            *self._build_mounts(),
             *(("--volume", f"{self._proxy_folder}:{PROXY_FOLDER}:ro") if self._proxy else ()),
             *self._options.extra,
             *("--entrypoint", "sh", self._options.image, "-c", _IDLE),
         ]
 
-    def _user_options(self) -> tuple[str, ...]:
+    def _build_user_options(self) -> tuple[str, ...]:
         """Return the options with which files that are written inside belong to our account."""
         if os.geteuid() == 0:
             return ()
         ids = f"{os.geteuid()}:{os.getegid()}"
         return ("--userns", "keep-id", "--user", ids) if self.kind == "podman" else ("--user", ids)
 
-    def _mounts(self) -> list[str]:
+    def _build_mounts(self) -> list[str]:
         """Return the mounts: the same paths inside and outside, outer folders first."""
         policy = self.policy
         mounts: dict[Path, str] = dict.fromkeys(policy.writable, "rw")
@@ -188,25 +193,25 @@ class ContainerSandbox:
     def call(self, command: SandboxCommand) -> SandboxedCall:
         """Return the call that runs a command inside."""
         assert self._inside is not None
-        mark, variables = new_mark(), self._inside.choose_variables(command.environment, self._host)
+        mark, variables = make_mark(), self._inside.choose_variables(command.environment, self._host)
         variables |= PROXY_ENVIRONMENT if self._proxy else {}
         ours = {name for name in variables if name.startswith(_OF_THE_CLIENT)}
         passed = [
             word for name in variables for word in ("--env", f"{name}={variables[name]}" if name in ours else name)
         ]
-        bridge = self._proxy.bridge_argv(*self._inside.programs.python) if self._proxy else ()
-        inside = (*bridge, *run_argv(command.argv, command.folder, SandboxPolicy(), mark))
+        bridge = self._proxy.build_bridge_argv(*self._inside.programs.python) if self._proxy else ()
+        inside = (*bridge, *build_run_argv(command.argv, command.folder, SandboxPolicy(), mark))
         return SandboxedCall(
             (self.kind, "exec", "--interactive", *(("--tty",) if command.tty else ()), *passed, self.name, *inside),
             Path("/"),
             {**{name: value for name, value in variables.items() if name not in ours}, **self._host},
-            self._end_call(mark),
+            self._build_end_call(mark),
         )
 
-    def _end_call(self, mark: str) -> tuple[str, ...]:
+    def _build_end_call(self, mark: str) -> tuple[str, ...]:
         """Return the call that ends what has this mark; with so many processes that nothing else starts, everything."""
-        ending = shlex.join((self.kind, "exec", self.name, *end_argv(mark)))
-        return ("sh", "-c", f"{ending} || {shlex.join((self.kind, *self._remove_arguments(self.name)))}")
+        ending = shlex.join((self.kind, "exec", self.name, *build_end_argv(mark)))
+        return ("sh", "-c", f"{ending} || {shlex.join((self.kind, *self._build_remove_arguments(self.name)))}")
 
     def folder(self, workspace: SandboxWorkspace) -> str:
         """Return the working folder; a folder that only the container has is stored apart."""
@@ -223,8 +228,8 @@ class ContainerSandbox:
         """Return the environment of the workspace after a command."""
         if self._inside is None:
             return before
-        kept = leave_out_proxy(before, after) if self._proxy and after else after
-        return self._inside.exports(before, kept, self._host)
+        exported = leave_out_proxy(before, after) if self._proxy and after else after
+        return self._inside.exports(before, exported, self._host)
 
     def explain_failure(self, message: str) -> str:
         """Return a sentence for a command or a container that couldn't be started."""
@@ -247,7 +252,7 @@ class ContainerSandbox:
     def remarks(self, output: str, code: int | None) -> tuple[str, ...]:
         """Return the description if a program hit a limit, or missed something that only this machine has."""
         missing = code and re.search(r"not found|No such file", output)
-        return (self.description,) if missing or meets_limit(self.policy, output, code) else ()
+        return (self.description,) if missing or has_hit_limit(self.policy, output, code) else ()
 
     async def close(self) -> None:
         """Remove the container, unless background processes run in it."""
@@ -264,7 +269,7 @@ class ContainerSandbox:
     async def remove_leftovers(self) -> list[str]:
         """Remove containers of this profile that no process uses, and return their names."""
         self._options.locks.mkdir(mode=0o700, parents=True, exist_ok=True)
-        profile = _profile_id(self._options.locks)
+        profile = _make_profile_id(self._options.locks)
         label = f'index .Labels "{_SESSION}"' if self.kind == "podman" else f'.Label "{_SESSION}"'
         form = f"{{{{.Names}}}} {{{{{label}}}}}"
         listed = await self._run("ps", "--all", "--filter", f"label={_PROFILE}={profile}", "--format", form)
@@ -286,16 +291,16 @@ class ContainerSandbox:
         return removed
 
     async def _remove(self, name: str) -> None:
-        await self._run(*self._remove_arguments(name))
+        await self._run(*self._build_remove_arguments(name))
 
-    def _remove_arguments(self, name: str) -> tuple[str, ...]:
+    def _build_remove_arguments(self, name: str) -> tuple[str, ...]:
         return ("rm", "--force", *(("--time", "0") if self.kind == "podman" else ()), name)
 
     async def _run(self, *arguments: str, seconds: int = _SECONDS) -> ClientResult:
         return await run_client((self.kind, *arguments), self._host, seconds)
 
 
-def _own_limits() -> Iterator[str]:
+def _build_limits() -> Iterator[str]:
     """Yield options with at most our own limits: podman's defaults are refused where we are in a container."""
     for name, number, most in (("nofile", resource.RLIMIT_NOFILE, 65_536), ("nproc", resource.RLIMIT_NPROC, 32_768)):
         hard = resource.getrlimit(number)[1]
@@ -303,7 +308,7 @@ def _own_limits() -> Iterator[str]:
         yield from ("--ulimit", f"{name}={limit}:{limit}")
 
 
-def _profile_id(locks: Path) -> str:
+def _make_profile_id(locks: Path) -> str:
     return hashlib.sha256(str(locks).encode()).hexdigest()[:8]
 
 

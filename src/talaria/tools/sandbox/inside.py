@@ -67,7 +67,7 @@ class Inside(Struct, frozen=True):
         return kept | {name: value for name, value in after.items() if self.environment.get(name) != value}
 
 
-def probe_argv() -> list[str]:
+def build_probe_argv() -> list[str]:
     """Return the call that reports what is inside, for `read_probe`."""
     return ["sh", "-c", _PROBE]
 
@@ -85,22 +85,22 @@ def read_probe(output: bytes) -> Inside | None:
     return Inside(home, SandboxPrograms(shell, (python or "python3",)), variables, bool(python))
 
 
-def run_argv(argv: Sequence[str], folder: str, policy: SandboxPolicy, mark: str) -> list[str]:
+def build_run_argv(argv: Sequence[str], folder: str, policy: SandboxPolicy, mark: str) -> list[str]:
     """Return the call inside that runs ``argv`` in ``folder`` and then ends whatever it left running."""
-    return [*limit_argv(policy), "sh", "-c", _RUN, "sh", folder, mark, *argv]
+    return [*build_limit_argv(policy), "sh", "-c", _RUN, "sh", folder, mark, *argv]
 
 
-def end_argv(mark: str) -> list[str]:
+def build_end_argv(mark: str) -> list[str]:
     """Return the call inside that ends everything with this mark, and kills what remains after two seconds."""
     return ["sh", "-c", _END, "sh", mark]
 
 
-def new_mark() -> str:
+def make_mark() -> str:
     """Return a mark for the processes of one call."""
     return secrets.token_hex(16)
 
 
-def limit_argv(policy: SandboxPolicy) -> list[str]:
+def build_limit_argv(policy: SandboxPolicy) -> list[str]:
     """Return the start of a call whose processes are limited as the policy says; empty without limits."""
     limits = [
         *((f"ulimit -d {policy.memory_mb * 1024}",) if policy.memory_mb else ()),
@@ -131,7 +131,7 @@ def describe_network(policy: SandboxPolicy) -> str:
     return ", without network access (sandbox.network)"
 
 
-def meets_limit(policy: SandboxPolicy, output: str, code: int | None) -> bool:
+def has_hit_limit(policy: SandboxPolicy, output: str, code: int | None) -> bool:
     """Return whether a program seems to have hit a limit of its sandbox, judging by its output and exit code."""
     offline = not policy.network and _OFFLINE.search(output)
     return _READ_ONLY in output or (code != 0 and bool(_FORBIDDEN.search(output) or offline))

@@ -32,7 +32,7 @@ class AllowListProxy(Struct, frozen=True):
 
     folder: Path
 
-    def bridge_argv(self, python: str) -> tuple[str, ...]:
+    def build_bridge_argv(self, python: str) -> tuple[str, ...]:
         """Return the start of a call inside that makes the proxy reachable on a port there."""
         return (python, "-I", "-S", f"{PROXY_FOLDER}/{_BRIDGE.name}", f"{PROXY_FOLDER}/{_SOCKET}", str(PROXY_PORT))
 
@@ -114,7 +114,7 @@ async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, hos
     if method == "CONNECT":
         writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
     else:
-        far_writer.write(f"{method} {path} HTTP/1.1\r\n".encode("latin-1") + _forwarded_headers(rest))
+        far_writer.write(f"{method} {path} HTTP/1.1\r\n".encode("latin-1") + _filter_headers(rest))
     try:
         async with asyncio.TaskGroup() as group:
             group.create_task(_pump(reader, far_writer))
@@ -163,7 +163,7 @@ def _is_local_name(host: str) -> bool:
     return host == "localhost"
 
 
-def _forwarded_headers(rest: bytes) -> bytes:
+def _filter_headers(rest: bytes) -> bytes:
     lines = [line for line in rest.split(b"\r\n") if line]
     kept = [one for one in lines if not one.lower().startswith((b"proxy-", b"connection:"))]
     return b"\r\n".join([*kept, b"Connection: close", b"", b""])

@@ -38,12 +38,12 @@ def main(path: str, port: int, command: list[str]) -> None:
 
 def _serve(listener: socket.socket, path: str) -> None:
     """Serve until the sandbox ends; holds none of the command's files open."""
-    kept = listener.fileno()
+    listener_fd = listener.fileno()
     nothing = os.open(os.devnull, os.O_RDWR)
     for descriptor in range(3):
         os.dup2(nothing, descriptor)
     for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 (pathlib takes longer to load than all the rest)
-        if int(name) > 2 and int(name) != kept:
+        if int(name) > 2 and int(name) != listener_fd:
             try:
                 os.close(int(name))
             except OSError:  # the one that listed them

@@ -22,7 +22,7 @@ from talaria.contracts.sandbox import (
     refuse_sandbox,
 )
 from talaria.tools.sandbox.client_program import run_client
-from talaria.tools.sandbox.inside import Inside, end_argv, new_mark, probe_argv, read_probe, run_argv
+from talaria.tools.sandbox.inside import Inside, build_end_argv, build_probe_argv, build_run_argv, make_mark, read_probe
 
 _SECONDS = 30
 _OPTIONS = ("BatchMode=yes", "StrictHostKeyChecking=yes", "LogLevel=ERROR", "ConnectTimeout=10",
@@ -92,7 +92,7 @@ class SshSandbox:
             self._sockets = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="tssh-"))
         if self._inside is not None:
             return
-        found = await run_client(self._argv(probe_argv(), ()), self._environment, _SECONDS)
+        found = await run_client(self._build_argv(build_probe_argv(), ()), self._environment, _SECONDS)
         inside = read_probe(found.output)
         if found.code != 0 or inside is None:
             raise refuse_sandbox(self.explain_failure(found.error or "it has no usable shell."))
@@ -102,15 +102,15 @@ class SshSandbox:
     def call(self, command: SandboxCommand) -> SandboxedCall:
         """Return the call that runs a command there."""
         assert self._inside is not None
-        mark, variables = new_mark(), self._inside.choose_variables(command.environment, self._environment)
+        mark, variables = make_mark(), self._inside.choose_variables(command.environment, self._environment)
         exports = [f"{name}={value}" for name, value in variables.items()]
         argv = ["env", *exports, *command.argv] if exports else command.argv
-        inside = run_argv(argv, command.folder, self.policy, mark)
+        inside = build_run_argv(argv, command.folder, self.policy, mark)
         return SandboxedCall(
-            tuple(self._argv(inside, _NOT_SHARED if command.lasting else (), tty=command.tty)),
+            tuple(self._build_argv(inside, _NOT_SHARED if command.lasting else (), tty=command.tty)),
             Path("/"),
             self._environment,
-            tuple(self._argv(end_argv(mark), _NOT_SHARED)),
+            tuple(self._build_argv(build_end_argv(mark), _NOT_SHARED)),
         )
 
     def folder(self, workspace: SandboxWorkspace) -> str:
@@ -141,11 +141,11 @@ class SshSandbox:
         """Close the shared connection."""
         if self._sockets is None:
             return
-        await run_client(self._argv((), (), before=("-O", "exit")), self._environment, _SECONDS)
+        await run_client(self._build_argv((), (), before=("-O", "exit")), self._environment, _SECONDS)
         await asyncio.to_thread(shutil.rmtree, self._sockets, ignore_errors=True)
         self._sockets = self._inside = None
 
-    def _argv(
+    def _build_argv(
         self, inside: Sequence[str], options: Sequence[str], *, tty: bool = False, before: Sequence[str] = ()
     ) -> list[str]:
         """Return the call of ssh; ``options`` are used instead of the shared connection."""

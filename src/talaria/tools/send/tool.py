@@ -67,8 +67,8 @@ class SendMessage:
     effect = Effect.IDEMPOTENT
     arguments: type[Struct] = SendMessageArguments
 
-    def __init__(self, courier: MessageSender, *, guest: bool = False) -> None:
-        self._courier = courier
+    def __init__(self, sender: MessageSender, *, guest: bool = False) -> None:
+        self._sender = sender
         self._guest = guest
 
     def proposed_action(self, arguments: SendMessageArguments) -> ProposedAction:
@@ -88,27 +88,27 @@ class SendMessage:
         if (self._guest or call.owner) and target != ORIGIN:
             raise ToolFailed("In this conversation you can only send messages to `origin`.")
         if target == LIST:
-            return ToolOutput(await self._listed(call))
+            return ToolOutput(await self._list_chats(call))
         text = _check_text(arguments.text)
         if target.startswith(_LOCAL):
             path = call.workspace.resolve(target.removeprefix(_LOCAL))
             await asyncio.to_thread(save_file, path, text.encode("utf-8", "surrogateescape"))
             return ToolOutput(f"Written to {path}.")
-        return ToolOutput(await self._sent(target, text, call))
+        return ToolOutput(await self._send_text(target, text, call))
 
-    async def _sent(self, target: str, text: str, call: Call) -> str:
+    async def _send_text(self, target: str, text: str, call: Call) -> str:
         try:
-            sent = await self._courier.send(target, text, call)
+            sent = await self._sender.send(target, text, call)
         except (NotFound, Ambiguous) as error:
             # The names of other chats must not be shown to an audience.
             raise ToolFailed("There is no such chat." if call.audience else str(error)) from error
         later = "" if sent.served else " No gateway is running; it will be sent once one starts."
         return f"Sending to {sent.target}.{later}"
 
-    async def _listed(self, call: Call) -> str:
+    async def _list_chats(self, call: Call) -> str:
         if call.audience:
             raise ToolFailed("Other people can read this chat. Ask for the list of chats in a private chat.")
-        chats = await self._courier.reachable()
+        chats = await self._sender.list_reachable()
         lines = [
             *map(_describe_chat, chats[:_SHOWN]),
             *([f"… and {len(chats) - _SHOWN} more"] if len(chats) > _SHOWN else []),
@@ -126,7 +126,7 @@ class SendFileArguments(Struct, frozen=True):
 class SendFile:
     """Sends the current content of a file, copied to ``folder``; ``limit`` is in bytes.
 
-    Without a ``courier`` there is no chat: the file is part of the result, for the surface to deliver.
+    Without a ``sender`` there is no chat: the file is part of the result, for the surface to deliver.
     """
 
     name = "send_file"
@@ -134,8 +134,8 @@ class SendFile:
     effect = Effect.IDEMPOTENT
     arguments: type[Struct] = SendFileArguments
 
-    def __init__(self, courier: MessageSender | None, folder: Path, limit: int) -> None:
-        self._courier = courier
+    def __init__(self, sender: MessageSender | None, folder: Path, limit: int) -> None:
+        self._sender = sender
         self._folder = folder
         self._limit = limit
 
@@ -149,17 +149,17 @@ class SendFile:
             raise ToolFailed("This network can't send files. Tell the people where the file is, or what it says.")
         refuse_mask(arguments.caption)
         source = call.workspace.resolve(arguments.path)
-        kept = await asyncio.to_thread(self._keep, source, call)
-        if self._courier is None:
-            return ToolOutput(f"Attached {source.name} to your answer.", files=(kept,))
+        attachment = await asyncio.to_thread(self._copy_file, source, call)
+        if self._sender is None:
+            return ToolOutput(f"Attached {source.name} to your answer.", files=(attachment,))
         try:
-            sent = await self._courier.send(ORIGIN, arguments.caption.strip(), call, (kept,))
+            sent = await self._sender.send(ORIGIN, arguments.caption.strip(), call, (attachment,))
         except NotFound as error:
             raise ToolFailed(str(error)) from error
         later = "" if sent.served else " No gateway is running; it will be sent once one starts."
         return ToolOutput(f"Sending {source.name} to {sent.target}.{later}")
 
-    def _keep(self, source: Path, call: Call) -> File | Image:
+    def _copy_file(self, source: Path, call: Call) -> File | Image:
         """Copy the file, since the original may change before it is sent; the same call uses the same copy."""
         with failing(source):
             size = require_file(source).st_size

@@ -72,7 +72,7 @@ class SkillEditor(Struct, frozen=True):
 
     def patch(self, name: str, old: str, new: str, file: str = "") -> str:
         """Replace the only occurrence of ``old`` in a file of a skill; without ``old``, create a file."""
-        skill = self.registry.skill(name)
+        skill = self.registry.find_skill(name)
         path = resolve_file(skill, file or HEAD)
         with sole_writer(skill.folder.parent):
             _, text = self.preview_patch(name, old, new, file)
@@ -84,10 +84,10 @@ class SkillEditor(Struct, frozen=True):
 
     def preview_patch(self, name: str, old: str, new: str, file: str = "") -> tuple[str, str]:
         """Return the text of a file of a skill before and after a patch; raises `ToolFailed` if it doesn't apply."""
-        skill = self.registry.skill(name)
+        skill = self.registry.find_skill(name)
         path = resolve_file(skill, file or HEAD)
         before = read_text(path) if path.exists() or old else ""
-        text = _patched(before, old, new) if old else _new_text(path, new)
+        text = _replace_once(before, old, new) if old else _check_new_text(path, new)
         if path.name == HEAD and path.parent == skill.folder.resolve():
             check_document(text, name)
         check_size(text)
@@ -115,18 +115,18 @@ class SkillEditor(Struct, frozen=True):
 
     def _find_own(self, name: str) -> Skill:
         """Return a skill of the first folder, or raise `ToolFailed`."""
-        for skill in self.registry.all_skills():
+        for skill in self.registry.list_all_skills():
             if skill.document.name == name and self.registry.is_own(skill):
                 return skill
         raise ToolFailed(f"there is no skill {name!r} that can be edited here")
 
     def _refuse_another(self, document: Document) -> None:
-        for skill in self.registry.all_skills():
+        for skill in self.registry.list_all_skills():
             if skill.document.name == document.name and skill.document != document:
                 raise ToolFailed(f"skill {document.name} already exists; patch it, or choose another name")
 
 
-def _patched(text: str, old: str, new: str) -> str:
+def _replace_once(text: str, old: str, new: str) -> str:
     if new and new in text and old not in text.replace(new, ""):
         return text
     if (count := text.count(old)) != 1:
@@ -134,7 +134,7 @@ def _patched(text: str, old: str, new: str) -> str:
     return text.replace(old, new)
 
 
-def _new_text(path: Path, text: str) -> str:
+def _check_new_text(path: Path, text: str) -> str:
     if path.exists() and read_text(path) != text:
         raise ToolFailed(f"{path.name} already exists; give the text to replace as `old`")
     return text

@@ -37,7 +37,7 @@ class SkillRecords:
         self._file = file
         self._root = file.parent
 
-    def all(self) -> Mapping[str, InstalledSkill]:
+    def read_all(self) -> Mapping[str, InstalledSkill]:
         """Return all records; raises `ToolFailed` if they can't be read."""
         try:
             return _RECORDS.get(str(self._file)) or {}
@@ -49,7 +49,7 @@ class SkillRecords:
     def put(self, name: str, origin: SkillOrigin, digest: str) -> None:
         """Record a version that is being installed, not confirmed."""
         record = InstalledSkill(origin=origin, digest=digest, installed_at=datetime.now(UTC))
-        self._change(lambda records: records.update({name: record}))
+        self._change_records(lambda records: records.update({name: record}))
 
     def confirm(self, name: str) -> None:
         """Record that a person has confirmed the current files of a skill, if it was installed."""
@@ -58,17 +58,17 @@ class SkillRecords:
             if name in records:
                 records[name] = structs.replace(records[name], confirmed=compute_folder_digest(self._root / name))
 
-        if name in self.all():
-            self._change(confirm)
+        if name in self.read_all():
+            self._change_records(confirm)
 
     def remove(self, name: str) -> None:
         """Forget a skill."""
-        if name in self.all():
-            self._change(lambda records: records.pop(name, None))
+        if name in self.read_all():
+            self._change_records(lambda records: records.pop(name, None))
 
     def find_problem(self, name: str) -> str:
         """Return why the agent must not see a skill, as a sentence; empty if it may."""
-        record = self.all().get(name)
+        record = self.read_all().get(name)
         if record is None:
             return ""
         if not record.confirmed:
@@ -82,12 +82,12 @@ class SkillRecords:
 
     def is_changed(self, name: str) -> bool:
         """Return whether an installed skill differs from what was installed."""
-        record = self.all().get(name)
+        record = self.read_all().get(name)
         return record is not None and record.digest != compute_folder_digest(self._root / name)
 
-    def _change(self, change: Callable[[dict[str, InstalledSkill]], object]) -> None:
+    def _change_records(self, change: Callable[[dict[str, InstalledSkill]], object]) -> None:
         with sole_writer(self._root):
-            records = dict(self.all())
+            records = dict(self.read_all())
             change(records)
             text = msgspec.json.format(msgspec.json.encode(dict(sorted(records.items()))), indent=2)
             write_whole(self._file, text.decode(), mode=0o644)

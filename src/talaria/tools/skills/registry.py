@@ -98,17 +98,17 @@ class Skill(Struct, frozen=True):
 class SkillRegistry(Struct, frozen=True):
     """All skills of some folders; those of an earlier folder hide later ones of the same name.
 
-    Skills that are ``disabled``, and installed ones that nobody has confirmed, are known only to `all_skills`.
+    Skills that are ``disabled``, and installed ones that nobody has confirmed, are known only to `list_all_skills`.
     """
 
     roots: tuple[Path, ...]
     disabled: Collection[str] = ()
 
-    def skills(self) -> list[Skill]:
+    def list_skills(self) -> list[Skill]:
         """Return every enabled skill, sorted by name."""
-        return [skill for skill in self.all_skills() if not self.find_problem(skill)]
+        return [skill for skill in self.list_all_skills() if not self.find_problem(skill)]
 
-    def all_skills(self) -> list[Skill]:
+    def list_all_skills(self) -> list[Skill]:
         """Return every skill, sorted by name."""
         found: dict[str, Skill] = {}
         for skill in self.find_all():
@@ -118,16 +118,16 @@ class SkillRegistry(Struct, frozen=True):
     def find_all(self) -> Iterator[Skill]:
         """Yield every skill, also those that another hides, in the order of the roots."""
         for root in self.roots:
-            for folder in _folders(root):
-                skill = _skill_in(folder, root)
+            for folder in _list_folders(root):
+                skill = _read_skill(folder, root)
                 if skill is not None:
                     yield skill
 
     def find_broken(self) -> Iterator[tuple[Path, Path, str]]:
         """Yield root, folder and problem of each SKILL.md that can't be used."""
         for root in self.roots:
-            for folder in _folders(root):
-                if _skill_in(folder, root) is None and (Path(folder) / HEAD).is_file():
+            for folder in _list_folders(root):
+                if _read_skill(folder, root) is None and (Path(folder) / HEAD).is_file():
                     yield root, Path(folder), _explain_document(Path(folder) / HEAD)
 
     def find_problem(self, skill: Skill) -> str:
@@ -144,7 +144,7 @@ class SkillRegistry(Struct, frozen=True):
         """Return whether a skill was installed from a source."""
         root = self.roots[0]
         has_records = skill.folder.parent == root and os.path.lexists(f"{root}/{RECORDS}")
-        return has_records and skill.folder.name in self.records.all()
+        return has_records and skill.folder.name in self.records.read_all()
 
     @property
     def records(self) -> "SkillRecords":
@@ -153,22 +153,22 @@ class SkillRegistry(Struct, frozen=True):
 
         return SkillRecords(self.roots[0] / RECORDS)
 
-    def skill(self, name: str) -> Skill:
+    def find_skill(self, name: str) -> Skill:
         """Return one skill, or raise `ToolFailed` with the available names."""
-        skills = {skill.document.name: skill for skill in self.skills()}
+        skills = {skill.document.name: skill for skill in self.list_skills()}
         if name not in skills:
             raise ToolFailed(f"there is no skill {name!r}; available: {', '.join(skills) or 'none'}")
         return skills[name]
 
     def view(self, name: str, file: str = "") -> str:
         """Return the text of a skill and the list of its files, or one of those files."""
-        return self.view_skill(self.skill(name), file)
+        return self.view_skill(self.find_skill(name), file)
 
     def view_skill(self, skill: Skill, file: str = "") -> str:
         """Return the text of a skill and the list of its files, or one of those files."""
         if file and file != HEAD:
             return read_text(resolve_file(skill, file))
-        others = _files(skill.folder)
+        others = _list_files(skill.folder)
         listed = f"\n\nFiles in {skill.folder}:\n" + "\n".join(others) if others else ""
         return f"{skill.document.body}{listed}"
 
@@ -177,16 +177,16 @@ class SkillRegistry(Struct, frozen=True):
         return bool(self.roots) and skill.folder.resolve().is_relative_to(self.roots[0].resolve())
 
 
-def index(roots: Sequence[Path], disabled: Collection[str] = ()) -> str:
+def format_index(roots: Sequence[Path], disabled: Collection[str] = ()) -> str:
     """Return a line per enabled skill, for a system prompt; those that don't fit are counted.
 
     Skills of earlier roots are preferred.
     """
-    skills = SkillRegistry(tuple(roots), disabled).skills()
+    skills = SkillRegistry(tuple(roots), disabled).list_skills()
     kept: list[str] = []
     room = INDEX_LIMIT
     for skill in sorted(skills, key=lambda one: roots.index(one.root)):
-        line = _line(skill)
+        line = _format_line(skill)
         room -= len(line) + 1
         if room >= 0:
             kept.append(line)
@@ -194,20 +194,20 @@ def index(roots: Sequence[Path], disabled: Collection[str] = ()) -> str:
     return "\n".join([*sorted(kept), *([f"… and {rest} more: call `skills` with action list"] if rest else [])])
 
 
-def _line(skill: Skill) -> str:
+def _format_line(skill: Skill) -> str:
     description = " ".join(skill.document.description.split())
     cut = description if len(description) <= _LINE_LIMIT else description[: _LINE_LIMIT - 1].rstrip() + "…"
     return f"{skill.document.name}: {cut}"
 
 
-def _folders(root: Path) -> Iterator[str]:
+def _list_folders(root: Path) -> Iterator[str]:
     """Yield the folders that may contain a SKILL.md, including grouped ones; as strings, because there are many."""
-    outer = _subfolders(str(root))
+    outer = _list_subfolders(str(root))
     yield from outer
-    yield from sorted(folder for group in outer for folder in _subfolders(group))
+    yield from sorted(folder for group in outer for folder in _list_subfolders(group))
 
 
-def _subfolders(folder: str) -> list[str]:
+def _list_subfolders(folder: str) -> list[str]:
     if not os.access(folder, os.F_OK):  # most of the usual folders don't exist
         return []
     try:
@@ -217,7 +217,7 @@ def _subfolders(folder: str) -> list[str]:
         return []
 
 
-def _skill_in(folder: str, root: Path) -> Skill | None:
+def _read_skill(folder: str, root: Path) -> Skill | None:
     try:
         document = _HEADS.get(f"{folder}/{HEAD}")
     except OSError:
@@ -235,7 +235,7 @@ def _explain_document(path: Path) -> str:
     return ""
 
 
-def _document(text: str) -> Document | None:
+def _parse_document(text: str) -> Document | None:
     """Return the content of a SKILL.md, if it is valid."""
     try:
         document = read_document(text)
@@ -245,7 +245,7 @@ def _document(text: str) -> Document | None:
     return document
 
 
-_HEADS = FileCache(_document)
+_HEADS = FileCache(_parse_document)
 
 
 def resolve_file(skill: Skill, file: str) -> Path:
@@ -267,7 +267,7 @@ def read_text(path: Path) -> str:
     return text
 
 
-def _files(folder: Path) -> list[str]:
+def _list_files(folder: Path) -> list[str]:
     names = sorted(
         str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file() and not path.name.startswith(".")
     )

@@ -55,11 +55,11 @@ class SkillSource(Struct, frozen=True, kw_only=True):
     pin: str = ""
     folder: str = ""
 
-    def origin(self, path: str) -> SkillOrigin:
+    def make_origin(self, path: str) -> SkillOrigin:
         """Return the origin of the skill in this folder."""
         return SkillOrigin(kind=self.kind, source=self.address, path=path, ref=self.ref, pin=self.pin)
 
-    def skill_folders(self) -> list[str]:
+    def find_skill_folders(self) -> list[str]:
         """Return the folders that contain a SKILL.md; those inside a skill belong to it."""
         found: list[str] = []
         for path in sorted(self.entries, key=lambda one: (one.count("/"), one)):
@@ -313,6 +313,6 @@ class _Git:
 
 def _explain_git(stderr: str, code: int) -> str:
     lines = [line.strip() for line in stderr.splitlines() if line.strip()]
-    told = next((line for line in lines if line.startswith(("ssh:", "fatal:", "error:", "remote:"))), "")
-    reason = told.partition(":")[2].strip() if told else f"exit code {code}"
+    message = next((line for line in lines if line.startswith(("ssh:", "fatal:", "error:", "remote:"))), "")
+    reason = message.partition(":")[2].strip() if message else f"exit code {code}"
     return f"git failed: {reason.rstrip('.')}"

@@ -42,13 +42,13 @@ class ProposedSkill(Struct, frozen=True):
         try:
             match arguments.action:
                 case "create":
-                    return _text_diff("", write_document(_make_document(arguments)))
+                    return _diff_texts("", write_document(_make_document(arguments)))
                 case "patch":
-                    return _text_diff(
+                    return _diff_texts(
                         *self.editor.preview_patch(arguments.name, arguments.old, arguments.text, arguments.file)
                     )
                 case _:
-                    return _text_diff(self.editor.read_source(arguments.name), "")
+                    return _diff_texts(self.editor.read_source(arguments.name), "")
         except ToolFailed:
             return ""
 
@@ -95,13 +95,13 @@ class Skills:
                 return ToolOutput(self._registry.view(arguments.name, arguments.file))
             case "create":
                 document = _make_document(arguments)
-                return ToolOutput(self._editor.create(document), diff=_text_diff("", write_document(document)))
+                return ToolOutput(self._editor.create(document), diff=_diff_texts("", write_document(document)))
             case "patch":
                 before, after = self._editor.preview_patch(
                     arguments.name, arguments.old, arguments.text, arguments.file
                 )
                 done = self._editor.patch(arguments.name, arguments.old, arguments.text, arguments.file)
-                return ToolOutput(done, diff=_text_diff(before, after))
+                return ToolOutput(done, diff=_diff_texts(before, after))
             case "archive":
                 return ToolOutput(f"Archived {arguments.name} in {self._editor.archive(arguments.name)}.")
 
@@ -112,7 +112,7 @@ class Skills:
         return SkillEditor(self._registry)
 
     def _list(self) -> str:
-        documents = [skill.document for skill in self._registry.skills()]
+        documents = [skill.document for skill in self._registry.list_skills()]
         return "\n".join(f"{one.name}: {one.description}" for one in documents) or "There are no skills yet."
 
 
@@ -120,7 +120,7 @@ def _make_document(arguments: SkillsArguments) -> Document:
     return Document(arguments.name, " ".join(arguments.description.split()), arguments.text.strip())
 
 
-def _text_diff(before: str, after: str) -> str:
-    from talaria.core.text_diff import text_diff  # noqa: PLC0415 (loaded with the first change)
+def _diff_texts(before: str, after: str) -> str:
+    from talaria.core.text_diff import diff_texts  # noqa: PLC0415 (loaded with the first change)
 
-    return text_diff(before, after)
+    return diff_texts(before, after)

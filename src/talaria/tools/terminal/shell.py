@@ -72,16 +72,16 @@ class Child:
         """Return the exit code, negative for a signal, as soon as the process itself has ended."""
         return await self._process.wait()
 
-    def members(self) -> set[int]:
+    def list_members(self) -> set[int]:
         """Return the live processes of this tree."""
         return list_session_processes((self.pid,))
 
     async def end(self, grace: timedelta) -> None:
         """Ask the whole tree to stop, and kill the rest after ``grace``."""
         try:
-            signal_all(self.members(), signal.SIGTERM)
+            signal_all(self.list_members(), signal.SIGTERM)
             async with asyncio.timeout(grace.total_seconds()):
-                while self.members():  # noqa: ASYNC110 - the system tells us of our own child only
+                while self.list_members():  # noqa: ASYNC110 - the system tells us of our own child only
                     await asyncio.sleep(_POLL_INTERVAL)
         except TimeoutError:
             pass
@@ -92,7 +92,7 @@ class Child:
     def kill(self) -> None:
         """Kill the whole tree at once, including processes started meanwhile."""
         for _ in range(_MOST_TRIES):
-            alive = self.members() if not self._gone else set()
+            alive = self.list_members() if not self._gone else set()
             if not alive:
                 self._gone = True
                 return
@@ -104,7 +104,7 @@ class Child:
         signal_all({-self.pid}, signal.SIGKILL)
         self._gone = True
 
-    async def hear_out(self) -> None:
+    async def wait_for_output_end(self) -> None:
         """Wait for the end of the output; briefly, because an escaped process may hold it open."""
         try:
             async with asyncio.timeout(_LAST_WORDS):
@@ -112,9 +112,9 @@ class Child:
         except TimeoutError:
             pass
 
-    def listen(self, heard: Callable[[bytes], None]) -> None:
-        """Call ``heard`` with each piece of output, until it ends or `close` is called."""
-        asyncio.get_running_loop().add_reader(self._output, self._read, heard)
+    def listen(self, on_output: Callable[[bytes], None]) -> None:
+        """Call ``on_output`` with each piece of output, until it ends or `close` is called."""
+        asyncio.get_running_loop().add_reader(self._output, self._read, on_output)
 
     def close(self) -> None:
         """Kill the rest and close all file descriptors."""
@@ -124,13 +124,13 @@ class Child:
         os.close(self._lifeline)
         self._notes.close()
 
-    def _read(self, heard: Callable[[bytes], None]) -> None:
+    def _read(self, on_output: Callable[[bytes], None]) -> None:
         try:
             piece = os.read(self._output, _CHUNK)
         except BlockingIOError:
             return
         if piece:
-            heard(piece)
+            on_output(piece)
         else:
             asyncio.get_running_loop().remove_reader(self._output)
             self._silent.set()
@@ -143,9 +143,9 @@ class Processes:
         self._running: set[Child] = set()
 
     async def start(
-        self, argv: Sequence[str], *, folder: Path, environment: Mapping[str, str], heard: Callable[[bytes], None]
+        self, argv: Sequence[str], *, folder: Path, environment: Mapping[str, str], on_output: Callable[[bytes], None]
     ) -> Child:
-        """Start a process there; ``heard`` gets standard output, piece by piece. Pass it to `finish` at the end."""
+        """Start a process there; ``on_output`` gets standard output, piece by piece. Pass it to `finish` at the end."""
         output, child_output = os.pipe()
         child_lifeline, lifeline = os.pipe()
         import tempfile  # noqa: PLC0415 (loaded with the first command)
@@ -167,7 +167,7 @@ class Processes:
         os.set_blocking(output, False)
         child = Child(process, output, lifeline, notes)
         self._running.add(child)
-        child.listen(heard)
+        child.listen(on_output)
         return child
 
     @property
@@ -194,16 +194,16 @@ class Ending(Struct, frozen=True):
     environment: Mapping[str, str] | None = None
 
 
-def shell_argv(command: str, programs: SandboxPrograms | None = None) -> list[str]:
+def build_shell_argv(command: str, programs: SandboxPrograms | None = None) -> list[str]:
     """Return the call of a shell that runs ``command`` and writes its `Ending` to the notes of its `Child`."""
-    own = programs or _programs()
+    own = programs or _find_programs()
     name = "bash" if len(own.shell) > 1 else "sh"
     return [*own.shell, "-c", _WRAPPER, name, own.env, command]
 
 
-def plain_argv(command: str, programs: SandboxPrograms | None = None) -> list[str]:
+def build_plain_argv(command: str, programs: SandboxPrograms | None = None) -> list[str]:
     """Return the call of a shell that runs ``command`` and reports nothing."""
-    return [*(programs or _programs()).shell, "-c", command]
+    return [*(programs or _find_programs()).shell, "-c", command]
 
 
 def read_ending(notes: bytes) -> Ending:
@@ -218,10 +218,10 @@ def read_ending(notes: bytes) -> Ending:
     folder, found, variables = rest.partition(b"\n\0")
     if not found:
         return Ending(int(watcher))
-    return Ending(int(watcher), Path(os.fsdecode(folder)), _environment(variables))
+    return Ending(int(watcher), Path(os.fsdecode(folder)), _parse_environment(variables))
 
 
-def changed_environment(
+def merge_environment(
     current: Mapping[str, str], before: Mapping[str, str], after: Mapping[str, str]
 ) -> dict[str, str]:
     """Return ``current`` with the changes of a command: parallel commands keep each other's exports."""
@@ -230,7 +230,7 @@ def changed_environment(
     return {name: value for name, value in {**current, **changed}.items() if name not in removed}
 
 
-def _programs() -> SandboxPrograms:
+def _find_programs() -> SandboxPrograms:
     """Return the programs of this machine."""
     from shutil import which  # noqa: PLC0415 (loaded with the first command)
 
@@ -239,7 +239,7 @@ def _programs() -> SandboxPrograms:
     return SandboxPrograms(shell, (), which("env") or "/usr/bin/env")
 
 
-def _environment(raw: bytes) -> dict[str, str]:
+def _parse_environment(raw: bytes) -> dict[str, str]:
     pairs = (os.fsdecode(entry).partition("=") for entry in raw.split(b"\0") if entry)
     return {
         name: value for name, _, value in pairs if name and name not in _OF_THE_SHELL and not name.startswith(_MARK)

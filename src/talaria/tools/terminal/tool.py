@@ -15,15 +15,15 @@ from talaria.contracts.background_processes import BackgroundWork, ProcessReques
 from talaria.contracts.sandbox import Sandbox, SandboxCommand, SandboxedCall
 from talaria.contracts.tool import Call, Effect, ProposedAction, ToolOutput
 from talaria.core.errors import ToolFailed
-from talaria.tools.output import OUTPUT_LIMIT, FullOutputs, join_cut, readable
+from talaria.tools.output import OUTPUT_LIMIT, FullOutputs, join_cut, make_readable
 from talaria.tools.terminal.shell import (
     Child,
     Ending,
     Processes,
-    changed_environment,
-    plain_argv,
+    build_plain_argv,
+    build_shell_argv,
+    merge_environment,
     read_ending,
-    shell_argv,
 )
 
 FILE_LIMIT = 64 * 1024 * 1024
@@ -38,10 +38,10 @@ _NOBODY_TO_WAKE = (
 
 
 class Capture:
-    """The output of one command; ``new_file`` returns a path for the whole of it when needed."""
+    """The output of one command; ``make_path`` returns a path for the whole of it when needed."""
 
-    def __init__(self, new_file: Callable[[], Path], *, limit: int = OUTPUT_LIMIT) -> None:
-        self._new_file = new_file
+    def __init__(self, make_path: Callable[[], Path], *, limit: int = OUTPUT_LIMIT) -> None:
+        self._make_path = make_path
         self._limit = limit
         self._kept = bytearray()
         self._tail = bytearray()
@@ -55,7 +55,7 @@ class Capture:
             self._kept += piece
             return
         if self._file is None:
-            piece = self._overflow(piece)
+            piece = self._open_file(piece)
         self._tail = (self._tail + piece)[-self._limit // 2 :]
         self._save(piece)
 
@@ -64,20 +64,20 @@ class Capture:
         if self._file is not None:
             self._file.close()
 
-    def text(self) -> str:
+    def format_output(self) -> str:
         """Return the output for the model: cut in the middle if it is long."""
         if self._file is None:
-            return readable(bytes(self._kept))
-        head, tail = readable(bytes(self._kept)), readable(_from_character(self._tail))
+            return make_readable(bytes(self._kept))
+        head, tail = make_readable(bytes(self._kept)), make_readable(_drop_split_character(self._tail))
         missing = self._size - len(self._kept) - len(self._tail)
         whole = "the whole output" if self._size <= FILE_LIMIT else f"its first {FILE_LIMIT:,} bytes"
         return join_cut(head, tail, missing=missing, rest=f"{whole} is in {self._file.name}; use read_file")
 
-    def _overflow(self, piece: bytes) -> bytes:
+    def _open_file(self, piece: bytes) -> bytes:
         """Open the file, keep the head, and return what follows it."""
         whole, half = bytes(self._kept) + piece, self._limit // 2
         self._kept = bytearray(whole[:half])
-        self._file = self._new_file().open("xb")
+        self._file = self._make_path().open("xb")
         self._file.write(self._kept)
         return whole[half:]
 
@@ -107,10 +107,10 @@ class Pieces:
         cut = len(self._waiting) if last else self._waiting.rfind("\n") + 1 or len(self._waiting)
         text, self._waiting = self._waiting[:cut], self._waiting[cut:]
         if text:
-            self._show(readable(text.encode()))
+            self._show(make_readable(text.encode()))
 
 
-def _from_character(raw: bytearray) -> bytes:
+def _drop_split_character(raw: bytearray) -> bytes:
     """Return the bytes from the first whole character on: a cut may have split one."""
     start = 0
     while start < min(3, len(raw)) and raw[start] & 0xC0 == 0x80:
@@ -168,19 +168,19 @@ class Terminal:
         remarks: list[str] = []
         folder = await self._find_folder(arguments, call, remarks)
         if arguments.background:
-            return await self._start_beside(arguments, folder, call, remarks)
+            return await self._start_in_background(arguments, folder, call, remarks)
         if arguments.pty:
             raise ToolFailed("A pty works only for background processes. Set background, then write to it.")
         before = call.environment
         launch = self._launch(arguments, folder, before)
-        capture = Capture(lambda: self._outputs.new_file(call.session_id))
+        capture = Capture(lambda: self._outputs.make_path(call.session_id))
         pieces = Pieces(call.progress)
 
-        def heard(piece: bytes) -> None:
+        def add_output(piece: bytes) -> None:
             capture.add(piece)
             pieces.add(piece)
 
-        child = await self._start(launch, heard)
+        child = await self._start(launch, add_output)
         try:
             code = await self._watch(child, arguments.timeout_seconds, pieces, remarks)
             notes = child.notes
@@ -193,7 +193,7 @@ class Terminal:
         finally:
             self._processes.finish(child)
             capture.close()
-        printed = capture.text()
+        printed = capture.format_output()
         if self._sandbox is not None:
             _check_started(self._sandbox, notes, code)
             remarks += self._sandbox.remarks(printed, code)
@@ -203,9 +203,9 @@ class Terminal:
     def _launch(self, arguments: TerminalArguments, folder: str, environment: dict[str, str]) -> SandboxedCall:
         """Return the call of the shell, in the sandbox or without one."""
         if self._sandbox is None:
-            return SandboxedCall(tuple(shell_argv(arguments.command)), Path(folder), environment)
+            return SandboxedCall(tuple(build_shell_argv(arguments.command)), Path(folder), environment)
         return self._sandbox.call(
-            SandboxCommand(shell_argv(arguments.command, self._sandbox.programs), folder, environment)
+            SandboxCommand(build_shell_argv(arguments.command, self._sandbox.programs), folder, environment)
         )
 
     async def _find_folder(self, arguments: TerminalArguments, call: Call, remarks: list[str]) -> str:
@@ -214,7 +214,7 @@ class Terminal:
             await self._sandbox.start()
             if self._sandbox.programs is not None:
                 return posixpath.join(self._sandbox.folder(call.workspace), arguments.workdir)
-        return str(_folder(arguments, call, remarks))
+        return str(_resolve_folder(arguments, call, remarks))
 
     def _remember(
         self, call: Call, ending: Ending, before: dict[str, str], remarks: list[str], *, keep_folder: bool
@@ -223,7 +223,7 @@ class Terminal:
         workspace, sandbox = call.workspace, self._sandbox
         if ending.environment is not None:
             after = sandbox.exports(before, ending.environment) if sandbox else ending.environment
-            workspace.set_environment(changed_environment(workspace.environment, before, after))
+            workspace.set_environment(merge_environment(workspace.environment, before, after))
         if keep_folder or ending.folder is None:
             return
         if sandbox is not None:
@@ -238,15 +238,15 @@ class Terminal:
         if was != now:
             remarks.append(f"now in {now}")
 
-    async def _start_beside(
+    async def _start_in_background(
         self, arguments: TerminalArguments, folder: str, call: Call, remarks: list[str]
     ) -> ToolOutput:
         """Start a background command, and say how its end is reported."""
         if self._background is None:
             raise ToolFailed("Background processes are not available here.")
-        launch = SandboxedCall(tuple(plain_argv(arguments.command)), Path(folder), call.environment)
+        launch = SandboxedCall(tuple(build_plain_argv(arguments.command)), Path(folder), call.environment)
         if self._sandbox is not None:
-            argv = plain_argv(arguments.command, self._sandbox.programs)
+            argv = build_plain_argv(arguments.command, self._sandbox.programs)
             launch = self._sandbox.call(SandboxCommand(argv, folder, call.environment, tty=arguments.pty, lasting=True))
             remarks.append(self._sandbox.description)
         can_wake = call.context.async_delivery
@@ -264,13 +264,13 @@ class Terminal:
         if not can_wake and (arguments.notify_on_complete or arguments.watch_patterns):
             remarks.append(_NOBODY_TO_WAKE.format(id=process.id))
         begun = f"Started in the background: process {process.id}, pid {process.pid}."
-        told = " You will be notified when it ends." if request.notify else ""
-        return ToolOutput("\n".join((begun + told, *(f"[{remark}]" for remark in remarks))))
+        notice = " You will be notified when it ends." if request.notify else ""
+        return ToolOutput("\n".join((begun + notice, *(f"[{remark}]" for remark in remarks))))
 
-    async def _start(self, launch: SandboxedCall, heard: Callable[[bytes], None]) -> Child:
+    async def _start(self, launch: SandboxedCall, on_output: Callable[[bytes], None]) -> Child:
         try:
             return await self._processes.start(
-                launch.argv, folder=launch.folder, environment=launch.environment, heard=heard
+                launch.argv, folder=launch.folder, environment=launch.environment, on_output=on_output
             )
         except OSError as error:
             raise ToolFailed(f"The command couldn't be started: {error}") from error
@@ -279,7 +279,7 @@ class Terminal:
         """Return the exit code once nothing is running any more; ``None`` after a time-out."""
         code: int | None = None
         async with asyncio.TaskGroup() as group:
-            pacing = group.create_task(_pace(pieces))
+            pacing = group.create_task(_flush_regularly(pieces))
             try:
                 async with asyncio.timeout(seconds):
                     code = await child.wait()
@@ -287,7 +287,7 @@ class Terminal:
             except TimeoutError:
                 remarks.append(f"stopped after {seconds} s, including all its child processes")
                 await child.end(_GRACE_AFTER_TIME)
-            await child.hear_out()
+            await child.wait_for_output_end()
             pacing.cancel()
         pieces.flush(last=True)
         return code
@@ -298,7 +298,7 @@ class Terminal:
         The watcher of the shell doesn't count. A sandbox ends with its first process; its other processes end by
         themselves.
         """
-        rest = child.members() - {read_ending(child.notes).watcher}
+        rest = child.list_members() - {read_ending(child.notes).watcher}
         if rest and self._sandbox is None:
             remarks.append(f"ended {len(rest)} background process(es) of this command with it")
             await child.end(_GRACE_WHEN_STOPPED)
@@ -313,7 +313,7 @@ def _answer(printed: str, code: int | None, remarks: list[str]) -> ToolOutput:
     text = printed.rstrip("\n") or "(no output)"
     if code is None:
         raise ToolFailed("\n".join((text, *(f"[{remark}]" for remark in remarks))))
-    return ToolOutput("\n".join((text, *(f"[{remark}]" for remark in (*remarks, _code_in_words(code))))))
+    return ToolOutput("\n".join((text, *(f"[{remark}]" for remark in (*remarks, _describe_exit_code(code))))))
 
 
 def _check(command: str) -> None:
@@ -325,7 +325,7 @@ def _check(command: str) -> None:
         raise ToolFailed(f"The command is longer than {_LONGEST_COMMAND:,} bytes. Write it to a file and run that.")
 
 
-def _folder(arguments: TerminalArguments, call: Call, remarks: list[str]) -> Path:
+def _resolve_folder(arguments: TerminalArguments, call: Call, remarks: list[str]) -> Path:
     if arguments.workdir:
         folder = call.workspace.resolve(arguments.workdir)
         if not folder.is_dir():
@@ -340,7 +340,7 @@ def _folder(arguments: TerminalArguments, call: Call, remarks: list[str]) -> Pat
     return there
 
 
-async def _pace(pieces: Pieces) -> None:
+async def _flush_regularly(pieces: Pieces) -> None:
     while True:
         await asyncio.sleep(_PACE)
         pieces.flush()
@@ -356,10 +356,10 @@ async def _end_inside(launch: SandboxedCall) -> None:
 def _check_started(sandbox: Sandbox, notes: bytes, code: int | None) -> None:
     """Raise `ToolFailed` if the sandbox's own program failed before the shell started."""
     if code and notes and read_ending(notes).watcher is None:
-        raise ToolFailed(f"The command didn't run. {sandbox.explain_failure(readable(notes))}")
+        raise ToolFailed(f"The command didn't run. {sandbox.explain_failure(make_readable(notes))}")
 
 
-def _code_in_words(code: int) -> str:
+def _describe_exit_code(code: int) -> str:
     if code >= 0:
         return f"exit code {code}"
     return f"killed by {signal.Signals(-code).name}"

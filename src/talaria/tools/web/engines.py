@@ -104,7 +104,7 @@ def _check_status(engine: SearchEngine, answer: Answer, content: bytes) -> None:
         raise EngineFailed("rate-limited", _read_pause(answer.headers))
     if status in _OUT_OF_CREDIT or b"ot enough credits" in content[:300]:
         raise EngineFailed(f"out of credit (HTTP {status})", _PAUSE)
-    if engine.key_names and (status in {401, 403} or _names_bad_key(content)):
+    if engine.key_names and (status in {401, 403} or _is_about_key(content)):
         raise EngineFailed(f"it rejected {engine.key_names[0]} (HTTP {status})", _PAUSE, "refused")
     if not engine.key_names and status == 403:
         hint = "blocked" if engine.url else "forbidden; `search.formats` of its settings needs `json`"
@@ -112,7 +112,7 @@ def _check_status(engine: SearchEngine, answer: Answer, content: bytes) -> None:
     raise EngineFailed(f"HTTP {status}", _RATE_LIMIT_PAUSE if status >= 500 else timedelta())
 
 
-def _names_bad_key(content: bytes) -> bool:
+def _is_about_key(content: bytes) -> bool:
     """Return whether an error with a general status is about the key: Brave answers 422, Google 400."""
     return any(code in content[:2_000] for code in (b"SUBSCRIPTION_TOKEN_INVALID", b"keyInvalid", b"API_KEY_INVALID"))
 
@@ -136,11 +136,11 @@ def _decode(content: bytes, kind: type[T]) -> T:
         raise EngineFailed("its answer can't be read", _RATE_LIMIT_PAUSE) from error
 
 
-def _plain(html: str | None) -> str:
+def _strip_tags(html: str | None) -> str:
     return unescape(_TAG.sub("", html or ""))
 
 
-def _day(text: str | None) -> str:
+def _format_day(text: str | None) -> str:
     """Return an ISO time as its day, and other dates as they are."""
     found = _DAY.match(text or "")
     return found[0] if found else text or ""
@@ -166,7 +166,9 @@ def parse_brave(content: bytes) -> list[SearchResult]:
     """Return the results of Brave's web search; without any, it leaves the section out."""
     web = _decode(content, _BraveAnswer).web or _BraveWeb()
     return [
-        SearchResult(_plain(one.title), one.url, _plain(one.description), _day(one.page_age or one.age))
+        SearchResult(
+            _strip_tags(one.title), one.url, _strip_tags(one.description), _format_day(one.page_age or one.age)
+        )
         for one in web.results
     ]
 
@@ -185,7 +187,7 @@ class _TavilyAnswer(Struct):
 def parse_tavily(content: bytes) -> list[SearchResult]:
     """Return the results of Tavily."""
     return [
-        SearchResult(one.title or "", one.url, one.content or "", _day(one.published_date))
+        SearchResult(one.title or "", one.url, one.content or "", _format_day(one.published_date))
         for one in _decode(content, _TavilyAnswer).results
     ]
 
@@ -206,7 +208,10 @@ def parse_exa(content: bytes) -> list[SearchResult]:
     """Return the results of Exa, with their highlights as snippets."""
     return [
         SearchResult(
-            one.title or "", one.url, " … ".join(one.highlights or ()) or one.text or "", _day(one.published_date)
+            one.title or "",
+            one.url,
+            " … ".join(one.highlights or ()) or one.text or "",
+            _format_day(one.published_date),
         )
         for one in _decode(content, _ExaAnswer).results
     ]
@@ -227,7 +232,7 @@ class _SerperAnswer(Struct):
 def parse_serper(content: bytes) -> list[SearchResult]:
     """Return the organic results of Serper."""
     return [
-        SearchResult(one.title, one.link, one.snippet or "", _day(one.date))
+        SearchResult(one.title, one.link, one.snippet or "", _format_day(one.date))
         for one in _decode(content, _SerperAnswer).organic
     ]
 
@@ -246,7 +251,7 @@ def parse_google(content: bytes) -> list[SearchResult]:
 
 def _find_published(one: _LinkResult) -> str:
     tags = next(iter(one.pagemap.get("metatags", ())), {})
-    return _day(str(tags.get("article:published_time") or ""))
+    return _format_day(str(tags.get("article:published_time") or ""))
 
 
 class _KagiResult(Struct):
@@ -267,7 +272,10 @@ class _KagiAnswer(Struct):
 def parse_kagi(content: bytes) -> list[SearchResult]:
     """Return the web results of Kagi."""
     data = _decode(content, _KagiAnswer).data or _KagiData()
-    return [SearchResult(_plain(one.title), one.url, _plain(one.snippet), _day(one.time)) for one in data.search]
+    return [
+        SearchResult(_strip_tags(one.title), one.url, _strip_tags(one.snippet), _format_day(one.time))
+        for one in data.search
+    ]
 
 
 class _SearxngResult(Struct, rename="camel"):
@@ -284,7 +292,7 @@ class _SearxngAnswer(Struct):
 def parse_searxng(content: bytes) -> list[SearchResult]:
     """Return the results of a SearXNG server."""
     return [
-        SearchResult(one.title or "", one.url, one.content or "", _day(one.published_date))
+        SearchResult(one.title or "", one.url, one.content or "", _format_day(one.published_date))
         for one in _decode(content, _SearxngAnswer).results
     ]
 

@@ -71,14 +71,14 @@ class WebClient:
 
     async def get(self, url: str, *, check: "CheckUrl | None" = None) -> "Download":
         """Return the content of a URL, or raise `ToolFailed`; ``check`` may do so for it and for each redirect."""
-        return await self._opened().get(url, check)
+        return await self._open_fetcher().get(url, check)
 
     async def close(self) -> None:
         """Close the connections."""
         if self._fetcher is not None:
             await self._fetcher.close()
 
-    def _opened(self) -> "Fetcher":
+    def _open_fetcher(self) -> "Fetcher":
         if self._fetcher is None:
             from talaria.tools.web.http_client import Fetcher  # noqa: PLC0415 (loaded with the first request)
 
@@ -102,11 +102,11 @@ async def read_page(download: "Download", pictures: Path | None = None) -> Reada
     return ReadablePage((await _read_text(download)).strip())
 
 
-def decoded(download: "Download") -> str:
+def decode_download(download: "Download") -> str:
     """Decode by the server's charset, a byte order mark, the page's own declaration, or a guess like a browser's."""
     from talaria.tools.files.text_file import find_codec  # noqa: PLC0415 (loaded with the first page)
 
-    for charset in _charsets(download):
+    for charset in _list_charsets(download):
         try:
             return download.body.decode(find_codec(charset))
         except (LookupError, UnicodeDecodeError):
@@ -152,7 +152,7 @@ class WebFetch:
         if page is None:
             page = await self._fetch(arguments.url)
         images = tuple(Image(picture, "image/png") for picture in page.pictures if arguments.first_character == 1)
-        return ToolOutput(_part(page.text, arguments.first_character), images, source=arguments.url)
+        return ToolOutput(_cut_part(page.text, arguments.first_character), images, source=arguments.url)
 
     async def close(self) -> None:
         """Close the connections."""
@@ -194,21 +194,21 @@ class WebFetch:
             self._rules[site] = rules
             while len(self._rules) > _CACHED_RULES:
                 self._rules.popitem(last=False)
-        if not self._rules[site].allow(url):
+        if not self._rules[site].is_allowed(url):
             raise ToolFailed(f"{site}/robots.txt doesn't allow programs to fetch {url}. Look for another source.")
 
 
 async def _read_text(download: "Download") -> str:
     if download.media_type in _HTML:
-        from talaria.tools.web.html_text import page_text  # noqa: PLC0415 (loaded with the first web page)
+        from talaria.tools.web.html_text import extract_page_text  # noqa: PLC0415 (loaded with the first web page)
 
-        return await asyncio.to_thread(page_text, decoded(download), download.url)
+        return await asyncio.to_thread(extract_page_text, decode_download(download), download.url)
     if re.fullmatch(_PLAIN, download.media_type) or _looks_like_text(download.body):
-        return decoded(download)
+        return decode_download(download)
     raise ToolFailed(f"{download.url} is {download.media_type}, which can't be read as text")
 
 
-def _charsets(download: "Download") -> list[str]:
+def _list_charsets(download: "Download") -> list[str]:
     marked = [charset for mark, charset in _MARKS if download.body.startswith(mark)]
     named = re.search(_META_CHARSET, download.body[:4_096])
     return [*marked, *filter(None, [download.charset]), *([named[1].decode("ascii")] if named else []), "utf-8"]
@@ -219,7 +219,7 @@ def _looks_like_text(body: bytes) -> bool:
     return b"\0" not in sample and all(byte >= 32 or byte in b"\t\n\r\f\x1b" for byte in sample)
 
 
-def _part(text: str, first: int) -> str:
+def _cut_part(text: str, first: int) -> str:
     if not text:
         return "The page contains no text."
     if first > len(text):

@@ -29,12 +29,12 @@ _DEEPEST = 120
 _ENOUGH = 250  # characters that make a main element preferable to the whole page
 
 
-def page_text(html: str, url: str) -> str:
+def extract_page_text(html: str, url: str) -> str:
     """Return the title and the readable part of a page; links are made absolute."""
     if is_nested_deeper(html, _DEEPEST_PAGE):
         raise ToolFailed("the page is nested too deeply to read")
     tree = LexborHTMLParser(html)
-    title = _words(tree.css_first("title"))
+    title = _extract_text(tree.css_first("title"))
     if tree.body is None:
         return title
     for node in tree.css(_NOISE):
@@ -42,7 +42,7 @@ def page_text(html: str, url: str) -> str:
     for node in tree.css("[style]"):
         if _HIDDEN.search(node.attributes.get("style") or ""):
             node.decompose()
-    blocks = [block for block in _Renderer(url).blocks(_main_part(tree.body), 0) if block.strip()]
+    blocks = [block for block in _Renderer(url).render_blocks(_find_main_part(tree.body), 0) if block.strip()]
     if title and not any(block.startswith("# ") and block[2:] in title for block in blocks[:3]):
         blocks.insert(0, f"# {title}")
     return "\n\n".join(blocks)
@@ -52,50 +52,50 @@ class _Renderer:
     def __init__(self, url: str) -> None:
         self._url = url
 
-    def blocks(self, node: LexborNode, depth: int) -> Iterator[str]:
+    def render_blocks(self, node: LexborNode, depth: int) -> Iterator[str]:
         """Yield the blocks in a node; text between them becomes paragraphs."""
         if depth > _DEEPEST:
-            yield _words(node)
+            yield _extract_text(node)
             return
         loose: list[str] = []
         for child in node.iter(include_text=True):
             if child.is_text_node or _is_inline(child):
-                loose.append(self._inline(child, depth))
+                loose.append(self._render_inline(child, depth))
                 continue
-            yield _tidied(loose)
+            yield _tidy_lines(loose)
             loose.clear()
-            yield from self._block(child, depth + 1)
-        yield _tidied(loose)
+            yield from self._render_block(child, depth + 1)
+        yield _tidy_lines(loose)
 
-    def _block(self, node: LexborNode, depth: int) -> Iterator[str]:
+    def _render_block(self, node: LexborNode, depth: int) -> Iterator[str]:
         tag = node.tag or ""
         if tag in _HEADINGS:
-            yield f"{'#' * _HEADINGS[tag]} {_tidied([self._inline(node, depth)], ' ')}"
+            yield f"{'#' * _HEADINGS[tag]} {_tidy_lines([self._render_inline(node, depth)], ' ')}"
         elif tag == "pre":
             yield _render_code(node)
         elif tag in {"ul", "ol"}:
-            yield "\n".join(self._items(node, depth, numbered=tag == "ol"))
+            yield "\n".join(self._render_items(node, depth, numbered=tag == "ol"))
         elif tag == "blockquote":
-            quoted = "\n\n".join(filter(None, self.blocks(node, depth)))
+            quoted = "\n\n".join(filter(None, self.render_blocks(node, depth)))
             yield "\n".join(f"> {line}".rstrip() for line in quoted.splitlines())
         elif tag == "table" and not node.css("table table"):
-            yield "\n".join(self._rows(node, depth))
+            yield "\n".join(self._render_rows(node, depth))
         elif tag == "hr":
             yield "---"
         else:
-            yield from self.blocks(node, depth)
+            yield from self.render_blocks(node, depth)
 
-    def _items(self, node: LexborNode, depth: int, *, numbered: bool) -> Iterator[str]:
+    def _render_items(self, node: LexborNode, depth: int, *, numbered: bool) -> Iterator[str]:
         number = 0
         for child in node.iter():
-            text = "\n".join(filter(None, self.blocks(child, depth)))
+            text = "\n".join(filter(None, self.render_blocks(child, depth)))
             if text:
                 number += 1
                 mark = f"{number}. " if numbered else "- "
                 yield mark + text.replace("\n", "\n" + " " * len(mark))
 
-    def _rows(self, table: LexborNode, depth: int) -> Iterator[str]:
-        rows = [[self._cell(cell, depth) for cell in row.css("th, td")] for row in table.css("tr")]
+    def _render_rows(self, table: LexborNode, depth: int) -> Iterator[str]:
+        rows = [[self._render_cell(cell, depth) for cell in row.css("th, td")] for row in table.css("tr")]
         rows = [row for row in rows if any(row)]
         if rows and max(map(len, rows)) == 1:
             yield from (row[0] for row in rows)
@@ -105,10 +105,10 @@ class _Renderer:
             if number == 0:
                 yield "|" + " --- |" * len(row)
 
-    def _cell(self, node: LexborNode, depth: int) -> str:
-        return " ".join(" ".join(self.blocks(node, depth)).split()).replace("|", "\\|")
+    def _render_cell(self, node: LexborNode, depth: int) -> str:
+        return " ".join(" ".join(self.render_blocks(node, depth)).split()).replace("|", "\\|")
 
-    def _inline(self, node: LexborNode, depth: int) -> str:
+    def _render_inline(self, node: LexborNode, depth: int) -> str:
         if node.is_text_node:
             return re.sub(r"\s+", " ", node.text())
         if node.tag == "br":
@@ -117,13 +117,13 @@ class _Renderer:
             alt = " ".join((node.attributes.get("alt") or "").split())
             return f"[image: {alt}]" if alt else ""
         if depth > _DEEPEST:
-            return _words(node)
-        inner = "".join(self._inline(child, depth + 1) for child in node.iter(include_text=True))
+            return _extract_text(node)
+        inner = "".join(self._render_inline(child, depth + 1) for child in node.iter(include_text=True))
         if node.tag == "code" and inner.strip():
             return f"`{inner.strip()}`"
-        return self._link(node, inner) if node.tag == "a" else inner
+        return self._render_link(node, inner) if node.tag == "a" else inner
 
-    def _link(self, node: LexborNode, text: str) -> str:
+    def _render_link(self, node: LexborNode, text: str) -> str:
         words = " ".join(text.split())
         href = (node.attributes.get("href") or "").strip()
         if not words or not href or href.startswith(("#", "javascript:", "data:")):
@@ -144,10 +144,10 @@ def _render_code(node: LexborNode) -> str:
     return f"{fence}{language[1] if language else ''}\n{text}\n{fence}"
 
 
-def _main_part(body: LexborNode) -> LexborNode:
+def _find_main_part(body: LexborNode) -> LexborNode:
     for selector in ("main", '[role="main"]', "article"):
         found = body.css(selector)
-        if len(found) == 1 and len(_words(found[0])) >= _ENOUGH:
+        if len(found) == 1 and len(_extract_text(found[0])) >= _ENOUGH:
             return found[0]
     return body
 
@@ -160,12 +160,12 @@ def _is_inline(node: LexborNode) -> bool:
     return node.tag == "a" or next(iter(node.iter()), None) is None or node.css_first(_BLOCKS) is None
 
 
-def _tidied(pieces: list[str], line_break: str = "\n") -> str:
+def _tidy_lines(pieces: list[str], line_break: str = "\n") -> str:
     lines = (" ".join(line.split()) for line in "".join(pieces).splitlines())
     return line_break.join(filter(None, lines))
 
 
-def _words(node: LexborNode | None) -> str:
+def _extract_text(node: LexborNode | None) -> str:
     return " ".join(node.text(separator=" ").split()) if node is not None else ""
 
 
@@ -190,7 +190,9 @@ def _read_result(node: LexborNode) -> SearchResult | None:
         return None
     url = _resolve_redirect(link.attributes.get("href") or "")
     return (
-        SearchResult(_unspaced_words(link), url, _unspaced_words(node.css_first(".result__snippet"))) if url else None
+        SearchResult(_extract_unspaced_text(link), url, _extract_unspaced_text(node.css_first(".result__snippet")))
+        if url
+        else None
     )
 
 
@@ -205,5 +207,5 @@ def _resolve_redirect(href: str) -> str:
     return href if url.scheme in {"http", "https"} else ""
 
 
-def _unspaced_words(node: LexborNode | None) -> str:
+def _extract_unspaced_text(node: LexborNode | None) -> str:
     return " ".join(node.text().split()) if node is not None else ""

@@ -107,10 +107,10 @@ class Fetcher:
                 return urljoin(url, location)
             if answer.status >= 400:
                 problem = ServerUnreachable if answer.status >= 500 else ToolFailed
-                raise problem(f"{url} answered {answer.status} {_phrase(answer.status)}".rstrip())
+                raise problem(f"{url} answered {answer.status} {_find_phrase(answer.status)}".rstrip())
             body = await self._read(url, answer)
             media_type = answer.content_type or "application/octet-stream"
-            return Download(url, media_type, _charset(answer.headers.get("content-type", "")), body)
+            return Download(url, media_type, _parse_charset(answer.headers.get("content-type", "")), body)
 
     async def _read(self, url: str, answer: Answer) -> bytes:
         limit = self._size_limit
@@ -137,7 +137,7 @@ class RobotsRules(Struct, frozen=True):
 
     rules: tuple[RobotsRule, ...] = ()
 
-    def allow(self, url: str) -> bool:
+    def is_allowed(self, url: str) -> bool:
         """Return whether a URL may be fetched: the longest matching pattern decides, and an equal one allows."""
         parts = urlsplit(url)
         path = _normalize(f"{parts.path or '/'}?{parts.query}" if parts.query else parts.path or "/")
@@ -165,7 +165,7 @@ def parse_robots(text: str) -> RobotsRules:
     return RobotsRules(tuple(own if has_own else general))
 
 
-def _charset(content_type: str) -> str:
+def _parse_charset(content_type: str) -> str:
     for parameter in content_type.split(";")[1:]:
         name, _, value = parameter.partition("=")
         if name.strip().lower() == "charset":
@@ -173,7 +173,7 @@ def _charset(content_type: str) -> str:
     return ""
 
 
-def _phrase(status: int) -> str:
+def _find_phrase(status: int) -> str:
     try:
         return HTTPStatus(status).phrase
     except ValueError:

@@ -118,7 +118,7 @@ class SearchChain:
         seconds = self._options.seconds
         try:
             async with asyncio.timeout(seconds):
-                return await ask_engine(self._pool(), account, query, count)
+                return await ask_engine(self._open_pool(), account, query, count)
         except TimeoutError as error:
             raise EngineFailed(f"no answer within {seconds:g} s", _TIMEOUT_PAUSE, "late") from error
 
@@ -140,7 +140,7 @@ class SearchChain:
                 self._paused[account] = (self._clock.now() + error.pause, str(error))
             raise
 
-    def _pool(self) -> "HttpPool":
+    def _open_pool(self) -> "HttpPool":
         if self._http is None:
             from talaria.http_client.client import HttpPool  # noqa: PLC0415 (loaded with the first search)
 

@@ -27,7 +27,7 @@ class Guard:
 
     def check(self, server: HttpAddress) -> None:
         """Raise `ToolFailed` for a forbidden literal address; names are checked when they are resolved."""
-        literal = _literal(server.host)
+        literal = _parse_literal(server.host)
         if literal is not None and not self.is_allowed(server.host, server.port):
             _refuse_private(literal, server.host)
 
@@ -59,7 +59,7 @@ class Guard:
         return host in self._allowed or f"{host}:{port}" in self._allowed
 
 
-def _literal(host: str) -> Ip | None:
+def _parse_literal(host: str) -> Ip | None:
     """Return the address of a literal host, also in the old decimal, octal and short forms."""
     try:
         return ip_address(host)

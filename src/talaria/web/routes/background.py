@@ -107,7 +107,7 @@ class BackgroundRoutes:
         return (
             Route(method="GET", path="/web/background", handler=self._list, summary="List background processes and "
                   "delegated tasks", scope=USER, reply_type=BackgroundView, tag=_TAG),
-            Route(method="GET", path="/web/processes/{process_id}/output", handler=self._output,
+            Route(method="GET", path="/web/processes/{process_id}/output", handler=self._show_output,
                   summary="Read the output of a background process", scope=USER, asks=OutputQuery,
                   reply_type=OutputPage, tag=_TAG),
             Route(method="POST", path="/web/processes/{process_id}/stop", handler=self._stop_process,
@@ -119,8 +119,8 @@ class BackgroundRoutes:
     async def _list(self, request: WebRequest) -> Reply:
         return make_json_reply(await self._store.read(lambda tx: _read_background(tx, request.caller)))
 
-    async def _output(self, request: WebRequest) -> Reply:
-        name, caller, after = request.parts["process_id"], request.caller, request.asked(OutputQuery).after
+    async def _show_output(self, request: WebRequest) -> Reply:
+        name, caller, after = request.parts["process_id"], request.caller, request.parse_query(OutputQuery).after
         process = await self._store.read(lambda tx: _require_process(tx, name, caller))
         return make_json_reply(_read_output(process, after))
 
@@ -298,7 +298,7 @@ class AgentBrowserRoutes:
             Route(method="POST", path="/web/agent-browsers/{session_id}/control", handler=self._control,
                   summary="Take a browser over, or hand it back", scope=AGENT_OWNER, takes=ControlRequest,
                   reply_type=Done, tag=_TAG),
-            Route(method="POST", path="/web/agent-browsers/{session_id}/input", handler=self._input,
+            Route(method="POST", path="/web/agent-browsers/{session_id}/input", handler=self._send_input,
                   summary="Send mouse and keyboard input", scope=AGENT_OWNER, takes=InputRequest, reply_type=Done,
                   tag=_TAG),
         )  # fmt: skip
@@ -335,7 +335,7 @@ class AgentBrowserRoutes:
             self._browsers.hand_back(session_id)
         return make_json_reply(Done())
 
-    async def _input(self, request: WebRequest) -> Reply:
+    async def _send_input(self, request: WebRequest) -> Reply:
         browser_input = request.read(InputRequest)
         view = self._views.get(SessionId(request.parts["session_id"]))
         if view is None:

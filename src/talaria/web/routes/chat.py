@@ -69,16 +69,16 @@ class ChatRoutes:
             Route(method="POST", path="/web/sessions", handler=self._begin, summary="Begin a conversation",
                   scope=USER, takes=BeginRequest, reply_type=BegunSession, status=201, lasting=True, repeatable=True,
                   tag=_TAG),
-            Route(method="POST", path=f"{one}/messages", handler=self._say, summary="Say something",
+            Route(method="POST", path=f"{one}/messages", handler=self._send_message, summary="Say something",
                   scope=USER, takes=SayRequest, reply_type=Done, lasting=True, tag=_TAG),
             Route(method="POST", path=f"{one}/stop", handler=self._stop, summary="Stop the running turn",
                   scope=USER, reply_type=Done, lasting=True, tag=_TAG),
             Route(method="POST", path=f"{one}/answers/{{question_id}}", handler=self._answer,
                   summary="Answer a question or an approval", scope=USER, takes=AnswerRequest, reply_type=Done,
                   lasting=True, tag=_TAG),
-            Route(method="POST", path="/web/commands", handler=self._command, summary="Run a command in a new "
+            Route(method="POST", path="/web/commands", handler=self._run_command, summary="Run a command in a new "
                   "conversation", scope=USER, takes=CommandRequest, reply_type=CommandReply, lasting=True, tag=_TAG),
-            Route(method="POST", path=f"{one}/commands", handler=self._command, summary="Run a slash command",
+            Route(method="POST", path=f"{one}/commands", handler=self._run_command, summary="Run a slash command",
                   scope=USER, takes=CommandRequest, reply_type=CommandReply, lasting=True, tag=_TAG),
             Route(method="POST", path=f"{one}/branch", handler=self._branch, summary="Edit a message in a branch, or "
                   "branch after it", scope=USER, takes=BranchRequest, reply_type=CommandReply, lasting=True, tag=_TAG),
@@ -94,53 +94,53 @@ class ChatRoutes:
         )  # fmt: skip
 
     async def _begin(self, request: WebRequest) -> Reply:
-        said, caller = _read_said(request, BeginRequest), request.caller
+        body, caller = _read_said(request, BeginRequest), request.caller
         session = await self._conversations.begin(caller)
-        for text in said.commands:
+        for text in body.commands:
             await self._commands.run_command(session, text, caller)
-        self._conversations.hub.add_session(said.stream, caller, session.session_id)
-        await self._put_here(session.session_id, said, caller)
+        self._conversations.hub.add_session(body.stream, caller, session.session_id)
+        await self._put_here(session.session_id, body, caller)
         self._session_list.check_soon()
         return make_json_reply(BegunSession(session.session_id), status=201)
 
-    async def _say(self, request: WebRequest) -> Reply:
-        said, session = _read_said(request, SayRequest), await self._find(request)
-        await self._deliver(session, said, request.caller)
+    async def _send_message(self, request: WebRequest) -> Reply:
+        body, session = _read_said(request, SayRequest), await self._find(request)
+        await self._deliver(session, body, request.caller)
         return make_json_reply(Done())
 
-    async def _deliver(self, session: Session, said: SayRequest, caller: WebCaller) -> None:
+    async def _deliver(self, session: Session, body: SayRequest, caller: WebCaller) -> None:
         """Pass a message to the process that serves the conversation; without one, it runs here."""
         if not await self._is_elsewhere(session):
-            await self._put_here(session.id, said, caller)
+            await self._put_here(session.id, body, caller)
             return
-        files = await self._attach(session.id, said, caller)
-        await self._store.write(lambda tx: quote_in_chat(tx, session.id, said.text, _SURFACE_NAME))
+        files = await self._attach(session.id, body, caller)
+        await self._store.write(lambda tx: quote_in_chat(tx, session.id, body.text, _SURFACE_NAME))
         await send_to_session(
             self._store,
             session.id,
-            _make_message(*([Text(said.text)] if said.text else []), *files),
+            _make_message(*([Text(body.text)] if body.text else []), *files),
             source=SOURCE,
             sender=caller.sender,
-            steering=said.steer,
-            external_id=_external_id(said, caller),
+            steering=body.steer,
+            external_id=_build_external_id(body, caller),
         )
 
-    async def _put_here(self, session_id: SessionId, said: SayRequest, caller: WebCaller) -> None:
+    async def _put_here(self, session_id: SessionId, body: SayRequest, caller: WebCaller) -> None:
         session = await self._conversations.open(session_id, caller)
         conversation = session.chat.conversation
-        parts = await self._commands.make_parts(session, said.text, caller) if said.text else ()
+        parts = await self._commands.make_parts(session, body.text, caller) if body.text else ()
         await conversation.put(
-            _make_message(*parts, *await self._attach(session_id, said, caller)),
+            _make_message(*parts, *await self._attach(session_id, body, caller)),
             source=SOURCE,
-            external_id=_external_id(said, caller),
+            external_id=_build_external_id(body, caller),
             sender=caller.sender,
-            steering=said.steer and conversation.busy,
+            steering=body.steer and conversation.busy,
         )
 
-    async def _attach(self, session_id: SessionId, said: SayRequest, caller: WebCaller) -> tuple[Part, ...]:
-        if not said.files:
+    async def _attach(self, session_id: SessionId, body: SayRequest, caller: WebCaller) -> tuple[Part, ...]:
+        if not body.files:
             return ()
-        return await asyncio.to_thread(self._files.attach, caller.person, said.files, session_id)
+        return await asyncio.to_thread(self._files.attach, caller.person, body.files, session_id)
 
     async def _stop(self, request: WebRequest) -> Reply:
         await self._stop_turn(await self._find(request))
@@ -163,19 +163,19 @@ class ChatRoutes:
                 raise make_conflict("This question is closed.", code="closed")
         return make_json_reply(Done())
 
-    async def _command(self, request: WebRequest) -> Reply:
+    async def _run_command(self, request: WebRequest) -> Reply:
         text, caller = request.read(CommandRequest).text, request.caller
         if "session_id" not in request.parts:
-            return make_json_reply(await self._command_in_new(text, caller))
+            return make_json_reply(await self._run_in_new_session(text, caller))
         session = await self._find(request)
         if await self._is_elsewhere(session):
-            return make_json_reply(await self._command_elsewhere(session, text, caller))
+            return make_json_reply(await self._run_elsewhere(session, text, caller))
         local = await self._conversations.open(session.id, caller)
         reply = await self._commands.run_command(local, text, caller)
         self._session_list.check_soon()
         return make_json_reply(reply)
 
-    async def _command_in_new(self, text: str, caller: WebCaller) -> CommandReply:
+    async def _run_in_new_session(self, text: str, caller: WebCaller) -> CommandReply:
         """Run a command in a new conversation, which stays if the command starts a turn or changes the session."""
         begun = await self._conversations.begin(caller)
         before = await self._store.read(lambda tx: _read_choices(tx, begun.session_id))
@@ -188,13 +188,13 @@ class ChatRoutes:
         await self._conversations.forget(begun.session_id)  # nothing was said in it
         return reply
 
-    async def _command_elsewhere(self, session: Session, text: str, caller: WebCaller) -> CommandReply:
+    async def _run_elsewhere(self, session: Session, text: str, caller: WebCaller) -> CommandReply:
         name, _, words = text.strip().partition(" ")
         if name == "/stop":
             await self._stop_turn(session)
         elif name == "/steer" and words.strip():
-            said = SayRequest(words.strip(), f"steer-{datetime.now(UTC).timestamp():.6f}".replace(".", "-"), steer=True)
-            await self._deliver(session, said, caller)
+            body = SayRequest(words.strip(), f"steer-{datetime.now(UTC).timestamp():.6f}".replace(".", "-"), steer=True)
+            await self._deliver(session, body, caller)
         else:
             raise make_conflict(
                 "This conversation runs elsewhere: only `/stop` and `/steer` work here. Take it over for the rest.",
@@ -226,7 +226,7 @@ class ChatRoutes:
         return make_json_reply(Done())
 
     async def _complete(self, request: WebRequest) -> Reply:
-        asked, caller = request.asked(CompletionsQuery), request.caller
+        asked, caller = request.parse_query(CompletionsQuery), request.caller
         if asked.session:
             session = await self._store.read(lambda tx: require_session(tx, asked.session, caller))
             local = await self._conversations.open(session.id, caller)
@@ -270,13 +270,13 @@ class ChatRoutes:
         if state["state"] != "completed":
             raise make_conflict(f"It wasn't handed back: {state['error'] or 'the handoff failed'}.", code="not_moved")
         await self._store.write(lambda tx: TAKEN_FROM.delete(tx, session.id))
-        if not self._conversations.runs(session.id):
+        if not self._conversations.is_running(session.id):
             await self._conversations.forget(session.id)
         return await self._show(session.id, request.caller)
 
     async def _show(self, session_id: SessionId, caller: WebCaller) -> Reply:
         self._session_list.check_soon()
-        runs_here, limit = self._conversations.runs(session_id), self._conversations.context_limit(session_id)
+        runs_here, limit = self._conversations.is_running(session_id), self._conversations.context_limit(session_id)
         detail = await self._store.read(
             lambda tx: read_detail(
                 tx, require_session(tx, session_id, caller), caller, runs_here=runs_here, context_limit=limit
@@ -302,17 +302,17 @@ _Said = TypeVar("_Said", bound=SayRequest)
 
 
 def _read_said(request: WebRequest, kind: type[_Said]) -> _Said:
-    said = request.read(kind)
-    if not said.text and not said.files:
+    body = request.read(kind)
+    if not body.text and not body.files:
         raise Problem("There is nothing to say.", param="text", code="invalid_value")
-    if "\0" in said.text:
+    if "\0" in body.text:
         raise Problem(_NUL_REFUSED, param="text", code="invalid_value")
-    return said
+    return body
 
 
 def _make_message(*parts: Part) -> Message:
     return Message(role="user", parts=parts, at=datetime.now(UTC))
 
 
-def _external_id(said: SayRequest, caller: WebCaller) -> str:
-    return f"{caller.name}:{said.id}"
+def _build_external_id(body: SayRequest, caller: WebCaller) -> str:
+    return f"{caller.name}:{body.id}"

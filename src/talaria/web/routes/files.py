@@ -49,7 +49,7 @@ class FileRoutes:
     async def _stage(self, request: WebRequest) -> UploadView:
         if not request.body:
             raise Problem("This file is empty.", code="empty_file")
-        name = request.asked(UploadQuery).name
+        name = request.parse_query(UploadQuery).name
         return await asyncio.to_thread(self._files.stage, request.caller.person, name, request.body)
 
     async def _show_upload(self, request: WebRequest) -> Reply:
@@ -61,7 +61,7 @@ class FileRoutes:
         return make_json_reply(Done())
 
     async def _list(self, request: WebRequest) -> Reply:
-        paths = await asyncio.to_thread(self._files.list_paths, request.asked(FilesQuery).session)
+        paths = await asyncio.to_thread(self._files.list_paths, request.parse_query(FilesQuery).session)
         owners = {self._files.session_of(path) for path in paths}
         known = await self._store.read(lambda tx: {one: tx.sessions.get(one) for one in owners})
         seen = {one: found for one, found in known.items() if found is not None and request.caller.may_see(found)}
@@ -82,7 +82,7 @@ class FileRoutes:
         upload, person = await self._stage(request), request.caller.person
         try:
             path = self._files.find_upload(person, upload.id)
-            text = await self._transcribe(path, request.asked(UploadQuery).type or upload.media_type)
+            text = await self._transcribe(path, request.parse_query(UploadQuery).type or upload.media_type)
         finally:
             await asyncio.to_thread(self._files.drop, person, upload.id)
         return make_json_reply(TranscriptionView(text))

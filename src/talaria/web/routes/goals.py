@@ -88,8 +88,8 @@ class GoalRoutes:
                   reply_type=GoalView, lasting=True, tag=_TAG),
             Route(method="POST", path=f"{one}/resume", handler=self._resume, summary="Resume a goal with a new budget",
                   scope=USER, reply_type=GoalView, lasting=True, tag=_TAG),
-            Route(method="GET", path=f"{one}/verdicts", handler=self._verdicts, summary="List the verdicts on a goal",
-                  scope=USER, reply_type=list[VerdictView], tag=_TAG),
+            Route(method="GET", path=f"{one}/verdicts", handler=self._list_verdicts,
+                  summary="List the verdicts on a goal", scope=USER, reply_type=list[VerdictView], tag=_TAG),
         )  # fmt: skip
 
     async def _list(self, request: WebRequest) -> Reply:
@@ -99,7 +99,7 @@ class GoalRoutes:
         asked, caller = request.read(GoalText), request.caller
         begun = await self._conversations.begin(caller)
         try:
-            await self._manager(begun.session_id).set(asked.text, vouched=caller.is_owner, sender=caller.sender)
+            await self._make_manager(begun.session_id).set(asked.text, vouched=caller.is_owner, sender=caller.sender)
         except BaseException:
             await self._conversations.forget(begun.session_id)  # nothing was said in it
             raise
@@ -128,18 +128,18 @@ class GoalRoutes:
 
     async def _clear(self, request: WebRequest) -> Reply:
         session = await self._find(request)
-        await self._manager(session.id).clear()
+        await self._make_manager(session.id).clear()
         await self._notify(session, request.caller)
         return make_json_reply(Done())
 
-    async def _verdicts(self, request: WebRequest) -> Reply:
+    async def _list_verdicts(self, request: WebRequest) -> Reply:
         session = await self._find(request)
-        found = await self._manager(session.id).history(_VERDICTS)
+        found = await self._make_manager(session.id).history(_VERDICTS)
         return make_json_reply([_to_verdict_view(one) for one in reversed(found)])
 
     async def _change(self, request: WebRequest, change: Callable[[GoalManager], Awaitable[None]]) -> Reply:
         session = await self._find(request)
-        await change(self._manager(session.id))
+        await change(self._make_manager(session.id))
         await self._notify(session, request.caller)
         return make_json_reply(await self._show(session.id, request.caller))
 
@@ -150,7 +150,7 @@ class GoalRoutes:
         else:
             _wake(await self._conversations.open(session.id, caller))
 
-    def _manager(self, session_id: SessionId) -> GoalManager:
+    def _make_manager(self, session_id: SessionId) -> GoalManager:
         application = self._conversations.application
         return GoalManager(session_id, store=self._store, allowance=application.goal_budgets)
 

@@ -72,21 +72,21 @@ class InsideRoutes:
     def routes(self) -> tuple[Route, ...]:
         """Return the routes."""
         return (
-            Route(method="GET", path="/web/logs", handler=self._logs, summary="Read the log", scope=AGENT_OWNER,
+            Route(method="GET", path="/web/logs", handler=self._show_logs, summary="Read the log", scope=AGENT_OWNER,
                   asks=LogQuery, reply_type=LogView, tag=_TAG),
-            Route(method="GET", path="/web/doctor", handler=self._doctor, summary="Run all checks", scope=AGENT_OWNER,
-                  reply_type=DoctorView, tag=_TAG),
+            Route(method="GET", path="/web/doctor", handler=self._run_doctor, summary="Run all checks",
+                  scope=AGENT_OWNER, reply_type=DoctorView, tag=_TAG),
         )  # fmt: skip
 
-    async def _logs(self, request: WebRequest) -> Reply:
-        asked = request.asked(LogQuery)
+    async def _show_logs(self, request: WebRequest) -> Reply:
+        asked = request.parse_query(LogQuery)
         log_filter = LogFilter(asked.level, asked.text, asked.session)
         page = await asyncio.to_thread(
             read_log, self._log_file, log_filter, asked.limit, after=asked.after, before=asked.before
         )
         return make_json_reply(LogView(page.entries, page.start, page.end))
 
-    async def _doctor(self, request: WebRequest) -> Reply:
+    async def _run_doctor(self, request: WebRequest) -> Reply:
         return make_json_reply(DoctorView(await asyncio.to_thread(self._examine)))
 
 
@@ -142,7 +142,7 @@ class TraceRoutes:
         )  # fmt: skip
 
     async def _show(self, request: WebRequest) -> Reply:
-        name, asked, caller = request.parts["session_id"], request.asked(TraceQuery), request.caller
+        name, asked, caller = request.parts["session_id"], request.parse_query(TraceQuery), request.caller
         return make_json_reply(await self._store.read(lambda tx: _read_view(tx, name, asked.turn, caller)))
 
 

@@ -23,7 +23,7 @@ from talaria.settings.config_writer import (
     use_provider,
     write_provider,
 )
-from talaria.settings.edit import file_version
+from talaria.settings.edit import compute_file_version
 from talaria.settings.model import Settings
 from talaria.settings.profiles import Profile
 from talaria.settings.secrets import KNOWN_SECRETS, Secrets, mask, remove_secret
@@ -200,15 +200,15 @@ class ModelChoiceRoutes:
         return make_json_reply(await self._read())
 
     async def _list(self, request: WebRequest) -> Reply:
-        listing = await self._models.listing()
-        return make_json_reply(UsableModels([_model_view(one) for one in listing.models], listing.problems))
+        listing = await self._models.list_models()
+        return make_json_reply(UsableModels([_build_model_view(one) for one in listing.models], listing.problems))
 
     async def _choose(self, request: WebRequest) -> Reply:
         chosen = await self._models.find(request.read(ModelQuery).model)
-        writer = self._writer()
+        writer = self._make_writer()
         await asyncio.to_thread(use_model, writer, chosen.provider, chosen.model)
         self._reload()
-        return make_json_reply(ModelSaved(_chosen_view(chosen), writer.notes))
+        return make_json_reply(ModelSaved(_build_chosen_view(chosen), writer.notes))
 
     async def _test(self, request: WebRequest) -> Reply:
         name, started = request.read(ModelQuery).model, monotonic()
@@ -253,21 +253,21 @@ class ModelChoiceRoutes:
         sentence = "The built-in model answers from now on. It is for simple chat only and can't use tools."
         if state == "missing":
             sentence = f"{await asyncio.to_thread(self._install)} {sentence}"
-        await asyncio.to_thread(use_embedded, self._writer())
+        await asyncio.to_thread(use_embedded, self._make_writer())
         self._reload()
         return make_json_reply(EmbeddedResult(sentence))
 
     async def _read(self) -> ModelsView:
         chosen, problem = None, ""
         try:
-            chosen = _chosen_view(await self._models.chosen())
+            chosen = _build_chosen_view(await self._models.resolve_default_model())
         except TalariaError as error:
             problem = error.for_owner
         return await asyncio.to_thread(self._read_providers, chosen, problem)
 
     def _read_providers(self, chosen: ChosenModelView | None, problem: str) -> ModelsView:
-        found, writer = self._setup.discover(), self._writer()
-        settings, secrets = writer.settings(), writer.secrets()
+        found, writer = self._setup.discover(), self._make_writer()
+        settings, secrets = writer.load_settings(), writer.read_secrets()
         running = {server.provider: len(server.models) for server in found.servers}
         return ModelsView(
             chosen=chosen,
@@ -276,11 +276,11 @@ class ModelChoiceRoutes:
             fallbacks=settings.model.fallbacks,
             auxiliary=settings.model.auxiliary,
             embedded=found.embedded,
-            providers=[self._provider_view(offer, secrets, running) for offer in self._setup.providers()],
+            providers=[self._build_provider_view(offer, secrets, running) for offer in self._setup.providers()],
             version=_read_version(self._profile),
         )
 
-    def _provider_view(self, offer: ProviderOffer, secrets: Secrets, running: Mapping[str, int]) -> ProviderView:
+    def _build_provider_view(self, offer: ProviderOffer, secrets: Secrets, running: Mapping[str, int]) -> ProviderView:
         key = (secrets.get(offer.key_name) if offer.key_name else None) or ""
         return ProviderView(
             name=offer.name,
@@ -297,9 +297,9 @@ class ModelChoiceRoutes:
         )
 
     def _test_and_save(self, provider: ProviderRequest) -> ProviderResult:
-        writer = self._writer()
-        offer = self._find_offer(provider, writer.settings())
-        known = provider.key or (writer.secrets().get(offer.key_name) if offer.key_name else "") or ""
+        writer = self._make_writer()
+        offer = self._find_offer(provider, writer.load_settings())
+        known = provider.key or (writer.read_secrets().get(offer.key_name) if offer.key_name else "") or ""
         result = ProviderResult(saved=False, outcome="unchecked", sentence=f"{offer.title} was saved without a test.")
         if provider.check:
             account = TrialAccount(offer.name, provider.base_url, offer.key_name if known else "", known)
@@ -324,18 +324,18 @@ class ModelChoiceRoutes:
             raise Refused("The address must start with http:// or https://.")
         if provider.provider in offers:
             offer = offers[provider.provider]
-            return offer if offer.key_name or not offer.own else _with_key(offer, settings)
+            return offer if offer.key_name or not offer.own else _add_key_name(offer, settings)
         if not is_provider_name(provider.provider):
             raise Refused(f"`{provider.provider}` can't be the name of a provider: use lower-case letters and digits.")
         if not provider.base_url:
             raise Refused("A server of your own needs an address, for example http://127.0.0.1:9000/v1.")
-        return _with_key(ProviderOffer(provider.provider, provider.provider, provider.base_url), settings)
+        return _add_key_name(ProviderOffer(provider.provider, provider.provider, provider.base_url), settings)
 
-    def _writer(self) -> ConfigWriter:
+    def _make_writer(self) -> ConfigWriter:
         return ConfigWriter(self._profile, self._environment)
 
 
-def _with_key(offer: ProviderOffer, settings: Settings) -> ProviderOffer:
+def _add_key_name(offer: ProviderOffer, settings: Settings) -> ProviderOffer:
     configured = settings.providers.get(offer.name)
     key_name = (configured.key if configured else "") or build_key_name(offer.name)
     return ProviderOffer(offer.name, offer.title, offer.base_url, key_name, offer.local, own=True)
@@ -343,12 +343,12 @@ def _with_key(offer: ProviderOffer, settings: Settings) -> ProviderOffer:
 
 def _read_version(profile: Profile) -> str:
     try:
-        return file_version(profile.config_file.read_text(encoding="utf-8-sig"))
+        return compute_file_version(profile.config_file.read_text(encoding="utf-8-sig"))
     except (OSError, UnicodeDecodeError):
-        return file_version("")
+        return compute_file_version("")
 
 
-def _model_view(one: UsableModel | ChosenModel) -> ModelView:
+def _build_model_view(one: UsableModel | ChosenModel) -> ModelView:
     info = one.info
     return ModelView(
         provider=one.provider,
@@ -365,5 +365,5 @@ def _model_view(one: UsableModel | ChosenModel) -> ModelView:
     )
 
 
-def _chosen_view(one: ChosenModel) -> ChosenModelView:
-    return ChosenModelView(model=_model_view(one), why=one.why, limits=one.limits)
+def _build_chosen_view(one: ChosenModel) -> ChosenModelView:
+    return ChosenModelView(model=_build_model_view(one), why=one.why, limits=one.limits)

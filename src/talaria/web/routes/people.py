@@ -189,7 +189,7 @@ class PeopleRoutes:
         if offered is None:
             raise make_too_many("Too many browsers ask right now. Wait a minute.", seconds=60, code="too_many_tries")
         code, token = offered
-        view = PairingCodeView(code=f"{code[:_GROUP]}-{code[_GROUP:]}", minutes=_minutes(RULES.code_life))
+        view = PairingCodeView(code=f"{code[:_GROUP]}-{code[_GROUP:]}", minutes=_count_minutes(RULES.code_life))
         return make_json_reply(view, headers={"set-cookie": make_cookie(request, token)})
 
     async def _wait(self, request: WebRequest) -> Reply:
@@ -219,8 +219,8 @@ class PeopleRoutes:
             lambda tx: (tx.pairing.waiting(), tx.pairing.people(), list_keys(tx))
         )
         view = PeopleView(
-            requests=[_person_view(one) for one in waiting],
-            approved=[_person_view(one) for one in approved],
+            requests=[_build_person_view(one) for one in waiting],
+            approved=[_build_person_view(one) for one in approved],
             networks=[NetworkView(name=name, configured=ready) for name, ready in self._application.platforms.items()],
             api_keys=[ApiKeyView(name=one.name, scopes=one.scopes, created_at=one.created_at) for one in keys],
             scopes=SCOPES,
@@ -259,7 +259,7 @@ class PeopleRoutes:
         origin = request.headers.get("origin") or f"http://{request.headers.get('host', '')}"
         matrix = segno.make(f"{origin}/#code={code}", error="m", micro=False).matrix
         rows = ["".join("1" if one else "0" for one in row) for row in matrix]
-        view = BrowserCode(code=code, address=origin, minutes=_minutes(PAIRING_CODE_LIFE), modules=rows)
+        view = BrowserCode(code=code, address=origin, minutes=_count_minutes(PAIRING_CODE_LIFE), modules=rows)
         return make_json_reply(view)
 
     async def _create_key(self, request: WebRequest) -> Reply:
@@ -279,9 +279,9 @@ def _read_pairing(tx: Transaction, digest: str) -> PairingState:
     return PairingState(approved=digest in read_browsers(tx), waiting=is_waiting(tx, digest))
 
 
-def _person_view(person: PairedPerson) -> PairedPersonView:
+def _build_person_view(person: PairedPerson) -> PairedPersonView:
     return PairedPersonView(platform=person.platform, user_id=person.user_id, name=person.name, since=person.since)
 
 
-def _minutes(life: timedelta) -> int:
+def _count_minutes(life: timedelta) -> int:
     return round(life.total_seconds() / 60)

@@ -108,21 +108,21 @@ class ScheduleRoutes:
                   reply_type=Done, tag=_TAG),
             Route(method="POST", path=f"{one}/run", handler=self._run, summary="Run a job now", scope=USER,
                   reply_type=JobView, tag=_TAG),
-            Route(method="GET", path=f"{one}/runs", handler=self._history, summary="List the latest runs of a job",
+            Route(method="GET", path=f"{one}/runs", handler=self._list_history, summary="List the latest runs of a job",
                   scope=USER, reply_type=JobRuns, tag=_TAG),
         )  # fmt: skip
 
     async def _list(self, request: WebRequest) -> Reply:
-        jobs = await self._service().find("", _asker(request.caller))
+        jobs = await self._service().find("", _build_asker(request.caller))
         return make_json_reply(SchedulesView(list(jobs), await self._store.read(is_gateway_alive)))
 
     async def _add(self, request: WebRequest) -> Reply:
         draft = request.read(JobDraft)
-        asker = _asker(request.caller, f"{request.caller.name}:{draft.id}" if draft.id else "")
+        asker = _build_asker(request.caller, f"{request.caller.name}:{draft.id}" if draft.id else "")
         return make_json_reply(await self._service().add(_to_request(draft), asker), status=201)
 
     async def _preview(self, request: WebRequest) -> Reply:
-        asked = request.asked(PreviewQuery)
+        asked = request.parse_query(PreviewQuery)
         try:
             return make_json_reply(PreviewReply(self._service().preview(asked.text, asked.zone)))
         except Refused as refusal:
@@ -130,21 +130,21 @@ class ScheduleRoutes:
 
     async def _change(self, request: WebRequest) -> Reply:
         changes = _to_request(request.read(JobDraft))
-        job = await self._service().change(request.parts["job_id"], changes, _asker(request.caller))
+        job = await self._service().change(request.parts["job_id"], changes, _build_asker(request.caller))
         return make_json_reply(job)
 
     async def _remove(self, request: WebRequest) -> Reply:
-        await self._service().remove(request.parts["job_id"], _asker(request.caller))
+        await self._service().remove(request.parts["job_id"], _build_asker(request.caller))
         return make_json_reply(Done())
 
     async def _run(self, request: WebRequest) -> Reply:
-        job = await self._service().run(request.parts["job_id"], _asker(request.caller))
+        job = await self._service().run(request.parts["job_id"], _build_asker(request.caller))
         if not await self._store.read(is_gateway_alive):
             self._jobs.create_task(self._run_pending(job.id))
         return make_json_reply(job)
 
-    async def _history(self, request: WebRequest) -> Reply:
-        runs = await self._service().history(request.parts["job_id"], _asker(request.caller), _RUNS)
+    async def _list_history(self, request: WebRequest) -> Reply:
+        runs = await self._service().history(request.parts["job_id"], _build_asker(request.caller), _RUNS)
         return make_json_reply(JobRuns([structs.replace(run, output=run.output[:_OUTPUT_LIMIT]) for run in runs]))
 
     async def _run_pending(self, job_id: str) -> None:
@@ -154,7 +154,7 @@ class ScheduleRoutes:
             log.warning("job %s can't run here: %s", job_id, error)
 
 
-def _asker(caller: WebCaller, key: str = "") -> JobRequester:
+def _build_asker(caller: WebCaller, key: str = "") -> JobRequester:
     return JobRequester(owner=caller.person, everyone=caller.is_owner, key=key)
 
 

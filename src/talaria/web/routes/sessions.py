@@ -76,13 +76,13 @@ class SessionListRoutes:
                   scope=USER, asks=SearchQueryText, reply_type=list[SearchHitView], tag=_TAG),
             Route(method="GET", path=one, handler=self._show, summary="Show a conversation",
                   scope=USER, reply_type=SessionDetail, tag=_TAG),
-            Route(method="GET", path=f"{one}/messages", handler=self._messages, summary="List messages",
+            Route(method="GET", path=f"{one}/messages", handler=self._list_messages, summary="List messages",
                   scope=USER, asks=TranscriptQuery, reply_type=MessagePage, tag=_TAG),
-            Route(method="GET", path=f"{one}/tree", handler=self._tree, summary="List the branches of a conversation",
-                  scope=USER, reply_type=list[BranchView], tag=_TAG),
+            Route(method="GET", path=f"{one}/tree", handler=self._show_tree,
+                  summary="List the branches of a conversation", scope=USER, reply_type=list[BranchView], tag=_TAG),
             Route(method="GET", path=f"{one}/export", handler=self._export, summary="Download a conversation",
                   scope=USER, asks=ExportQuery, tag=_TAG),
-            Route(method="GET", path=f"{one}/outputs/{{file_name}}", handler=self._output,
+            Route(method="GET", path=f"{one}/outputs/{{file_name}}", handler=self._show_output,
                   summary="Show the whole output of a tool", scope=AGENT_OWNER, reply_type=OutputView, tag=_TAG),
             Route(method="PATCH", path=one, handler=self._edit, summary="Rename, archive or restore a conversation",
                   scope=USER, takes=SessionEdit, reply_type=SessionRow, tag=_TAG),
@@ -91,19 +91,19 @@ class SessionListRoutes:
         )  # fmt: skip
 
     async def _list(self, request: WebRequest) -> Reply:
-        asked = request.asked(SessionListQuery)
+        asked = request.parse_query(SessionListQuery)
         page = await self._store.read(lambda tx: read_page(tx, request.caller, asked))
         return make_json_reply(page)
 
     async def _search(self, request: WebRequest) -> Reply:
-        asked, caller = request.asked(SearchQueryText), request.caller
+        asked, caller = request.parse_query(SearchQueryText), request.caller
         found = await self._store.read(lambda tx: _find_hits(tx, asked, caller))
         return make_json_reply(found)
 
     async def _show(self, request: WebRequest) -> Reply:
         name, caller = request.parts["session_id"], request.caller
         session_id = SessionId(name)
-        runs_here, limit = self._conversations.runs(session_id), self._conversations.context_limit(session_id)
+        runs_here, limit = self._conversations.is_running(session_id), self._conversations.context_limit(session_id)
         detail = await self._store.read(
             lambda tx: read_detail(
                 tx, require_session(tx, name, caller), caller, runs_here=runs_here, context_limit=limit
@@ -111,14 +111,14 @@ class SessionListRoutes:
         )
         return make_json_reply(detail)
 
-    async def _messages(self, request: WebRequest) -> Reply:
-        name, asked, caller = request.parts["session_id"], request.asked(TranscriptQuery), request.caller
+    async def _list_messages(self, request: WebRequest) -> Reply:
+        name, asked, caller = request.parts["session_id"], request.parse_query(TranscriptQuery), request.caller
         page = await self._store.read(
             lambda tx: read_messages(tx, require_session(tx, name, caller), asked, self._web_files)
         )
         return make_json_reply(page)
 
-    async def _tree(self, request: WebRequest) -> Reply:
+    async def _show_tree(self, request: WebRequest) -> Reply:
         name, caller = request.parts["session_id"], request.caller
         return make_json_reply(
             await self._store.read(lambda tx: read_tree(tx, require_session(tx, name, caller), caller))
@@ -126,14 +126,14 @@ class SessionListRoutes:
 
     async def _export(self, request: WebRequest) -> Reply:
         name, caller = request.parts["session_id"], request.caller
-        suffix, render = FORMATS[request.asked(ExportQuery).format]
+        suffix, render = FORMATS[request.parse_query(ExportQuery).format]
         transcript = await self._store.read(lambda tx: load_transcript(tx, require_session(tx, name, caller).id))
         text = await asyncio.to_thread(render, transcript, None)
         file_name = export_file_name(transcript.session, suffix).encode("ascii", "ignore").decode()
         headers = {"content-disposition": f'attachment; filename="{file_name}"'}
         return Reply(body=text.encode(), content_type="text/plain; charset=utf-8", headers=headers)
 
-    async def _output(self, request: WebRequest) -> Reply:
+    async def _show_output(self, request: WebRequest) -> Reply:
         name, file_name, caller = request.parts["session_id"], request.parts["file_name"], request.caller
 
         def list_holders(tx: Transaction) -> tuple[SessionId, ...]:

@@ -164,7 +164,7 @@ class SettingsRoutes:
 
     async def _check_file(self, request: WebRequest) -> Reply:
         checked = await asyncio.to_thread(check_text, self._profile, request.read(ConfigTextRequest).text)
-        return make_json_reply(ConfigTextCheck([_fault_view(one) for one in checked.faults], checked.diff))
+        return make_json_reply(ConfigTextCheck([_build_fault_view(one) for one in checked.faults], checked.diff))
 
     async def _save_file(self, request: WebRequest) -> Reply:
         config_text = request.read(ConfigTextRequest)
@@ -177,7 +177,7 @@ class SettingsRoutes:
             await asyncio.to_thread(write)
         except SettingsInvalid as error:
             refused = WebError(error.faults[0].problem, "invalid_settings")
-            body = SettingsRefused(refused, [_fault_view(one) for one in error.faults])
+            body = SettingsRefused(refused, [_build_fault_view(one) for one in error.faults])
             return make_json_reply(body, status=HTTPStatus.UNPROCESSABLE_ENTITY)
         except FileChanged as error:
             raise make_conflict(str(error), code="settings_changed") from error
@@ -191,17 +191,17 @@ class SettingsRoutes:
         loaded = load(self._profile, self._environment)
         by_section: dict[str, list[SettingView]] = {name: [] for name in loaded.model.sections}
         for field, value in loaded.values():
-            by_section[field.path[0]].append(_setting_view(field, value, loaded))
+            by_section[field.path[0]].append(_build_setting_view(field, value, loaded))
         return SettingsView(
             version=read_text(self._profile).version,
             file=str(self._profile.config_file),
-            sections=[_section_view(name, views, loaded) for name, views in by_section.items()],
-            faults=[_fault_view(one) for one in loaded.faults],
+            sections=[_build_section_view(name, views, loaded) for name, views in by_section.items()],
+            faults=[_build_fault_view(one) for one in loaded.faults],
             restart=_list_changed(self._started, loaded),
         )
 
 
-def _section_view(name: str, views: list[SettingView], loaded: LoadedSettings) -> SettingSection:
+def _build_section_view(name: str, views: list[SettingView], loaded: LoadedSettings) -> SettingSection:
     table = loaded.model.root.children[name]
     assert isinstance(table, SchemaTable)
     named = named_type(table.model)
@@ -209,15 +209,15 @@ def _section_view(name: str, views: list[SettingView], loaded: LoadedSettings) -
     fields = template.fields() if isinstance(template, SchemaTable) else ()
     return SettingSection(
         name=name,
-        about=_first_line(named or table.model),
+        about=_take_first_line(named or table.model),
         named=named is not None,
         entries=tuple(dict.fromkeys(view.entry for view in views if view.entry)),
         settings=views,
-        template=[_setting_view(field, field.default, loaded) for field in fields],
+        template=[_build_setting_view(field, field.default, loaded) for field in fields],
     )
 
 
-def _setting_view(field: SchemaField, value: Any, loaded: LoadedSettings) -> SettingView:
+def _build_setting_view(field: SchemaField, value: Any, loaded: LoadedSettings) -> SettingView:
     shape, origin = shape_of(field), loaded.origin(field.path)
     from_environment = field.path in loaded.overrides.variables
     return SettingView(
@@ -232,8 +232,8 @@ def _setting_view(field: SchemaField, value: Any, loaded: LoadedSettings) -> Set
         maximum=shape.maximum,
         optional=shape.optional,
         expected=field.expected,
-        value=_visible(field, value),
-        shown=field.shown(value),
+        value=_hide_secret(field, value),
+        shown=field.format_value(value),
         default=None if field.required else field.default,
         secret=field.secret,
         live=field.live,
@@ -243,7 +243,7 @@ def _setting_view(field: SchemaField, value: Any, loaded: LoadedSettings) -> Set
     )
 
 
-def _visible(field: SchemaField, value: Any) -> Any:
+def _hide_secret(field: SchemaField, value: Any) -> Any:
     """Return a value for a form; of a secret nothing, of a table of secrets the names."""
     if not field.secret:
         return msgspec.to_builtins(value) if value is not msgspec.NODEFAULT else None
@@ -256,11 +256,11 @@ def _describe_location(location: Any, *, from_environment: bool) -> str:
     return location.file.rpartition(" ")[2] if from_environment else f"line {location.line}" if location.line else ""
 
 
-def _fault_view(fault: Fault) -> FaultView:
+def _build_fault_view(fault: Fault) -> FaultView:
     return FaultView(problem=fault.problem, key=fault.key, line=fault.line)
 
 
-def _first_line(kind: Any) -> str:
+def _take_first_line(kind: Any) -> str:
     return (kind.__doc__ or "").strip().partition("\n")[0]
 
 

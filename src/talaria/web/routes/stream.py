@@ -41,7 +41,7 @@ class StreamRoutes:
         )  # fmt: skip
 
     async def _open(self, request: WebRequest) -> Reply:
-        asked = request.asked(StreamQuery)
+        asked = request.parse_query(StreamQuery)
         stream = self._hub.open_stream(asked.id, request.caller)
         stream.send(HelloMessage(self._digest))
         await self._set_topics(stream, asked.topics.split(","), ())

@@ -264,13 +264,13 @@ class ToolRoutes:
         return make_json_reply(Done())
 
     async def _show_memory(self, request: WebRequest) -> Reply:
-        return make_json_reply(self._read_memory(request.caller, request.asked(MemoryQuery).person))
+        return make_json_reply(self._read_memory(request.caller, request.parse_query(MemoryQuery).person))
 
     async def _edit_memory(self, request: WebRequest) -> Reply:
         edit = request.read(MemoryEdit)
         if not edit.old and not edit.new.strip():
             raise Refused("Type what to remember.")
-        viewer = _viewer(request.caller, edit.person)
+        viewer = _resolve_viewer(request.caller, edit.person)
         self._application.knowledge.memory.edit(viewer, edit.kind, edit.old, edit.new)
         return make_json_reply(self._read_memory(request.caller, edit.person))
 
@@ -299,7 +299,7 @@ class ToolRoutes:
         return SkillText(name, text, knowledge.skill_source(name) if is_own else "")
 
     def _read_memory(self, caller: WebCaller, person: str) -> MemoryView:
-        viewer, memory = _viewer(caller, person), self._application.knowledge.memory
+        viewer, memory = _resolve_viewer(caller, person), self._application.knowledge.memory
         people = memory.people() if caller.is_owner else ()
         return MemoryView(person=viewer.owner, books=memory.books(viewer), people=people)
 
@@ -315,7 +315,7 @@ def _list_skills(skills: Sequence[SkillInfo]) -> list[SkillView]:
     return list(found.values())
 
 
-def _viewer(caller: WebCaller, person: str) -> Viewer:
+def _resolve_viewer(caller: WebCaller, person: str) -> Viewer:
     """Return whose memory to use; raises `NotFound` for another person's, except for the owner."""
     if not caller.is_owner and person not in ("", caller.person):
         raise NotFound("There is no such memory.")

@@ -97,7 +97,7 @@ class UsageRoutes:
         )  # fmt: skip
 
     async def _show(self, request: WebRequest) -> Reply:
-        asked, caller = request.asked(UsageQuery), request.caller
+        asked, caller = request.parse_query(UsageQuery), request.caller
         caps = self._caps(caller.person)
         return make_json_reply(await self._store.read(lambda tx: read_usage(tx, asked, caller, caps)))
 
@@ -112,8 +112,8 @@ def read_usage(tx: Transaction, asked: UsageQuery, caller: WebCaller, caps: tupl
         members.setdefault(row.member, []).append(row)
     series = [_make_series(name, found, first, asked.days) for name, found in members.items()]
     series.sort(key=lambda one: (-one.totals.cost_microdollars, -sum(one.tokens), one.name))
-    total = SpendingCap("total", caps[0].limit, tx.ledger.spent(caps[0].account))
-    person = SpendingCap("person", caps[1].limit, tx.ledger.spent(caps[1].account))
+    total = SpendingCap("total", caps[0].limit, tx.ledger.read_spent(caps[0].account))
+    person = SpendingCap("person", caps[1].limit, tx.ledger.read_spent(caps[1].account))
     return UsageView(
         first=first,
         last=last,

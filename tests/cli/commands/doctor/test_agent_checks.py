@@ -15,7 +15,7 @@ from tests.tools.web.engine_servers import KEY as ENGINE_KEY
 from tests.tools.web.engine_servers import SearchServers, search_servers
 
 from talaria.testing.model_server import Answer, ModelServer, Say, bad_key, model_unknown, no_credit, overloaded
-from talaria.tools.sandbox.bubblewrap import sandbox_available
+from talaria.tools.sandbox.bubblewrap import find_sandbox_problem
 
 # A model that refuses at once; the embedded one would be loaded and asked.
 CLOSED_PORT = {"TALARIA__MODEL__PROVIDER": "mine", "TALARIA__PROVIDERS__MINE__BASE_URL": "http://127.0.0.1:9/v1"}
@@ -135,7 +135,7 @@ def test_auto_without_bubblewrap_is_reported(program: Program, tmp_path: Path) -
 
 def test_sandbox_check_reports_its_setting(program: Program) -> None:
     ((state, sentence),) = found(program.run("doctor", "--offline"), "sandbox")
-    works = sandbox_available() is None
+    works = find_sandbox_problem() is None
     expected = ("ok", "run in a bubblewrap sandbox") if works else ("warning", "are refused")
     assert (state, expected[1] in sentence) == (expected[0], True)
     ((state, sentence),) = found(

@@ -95,7 +95,7 @@ class _PendingMessage(Struct):
 
 
 class Activity:
-    """View that turns events into text; `tick` redraws it at a limited rate.
+    """View that turns events into text; `redraw_changes` redraws it at a limited rate.
 
     The spinner is hidden while ``is_asking`` says that the user has to answer.
     """
@@ -143,7 +143,7 @@ class Activity:
             self._spaced = text.endswith("\n\n") or text == "\n"
         self._changed = True
 
-    def space(self) -> None:
+    def add_blank_line(self) -> None:
         """Print an empty line, unless the last one is empty."""
         if not self._spaced:
             self.add("\n")
@@ -155,7 +155,7 @@ class Activity:
     def add_approval(self, asked: ApprovalAsked) -> None:
         """Print an approval request: the exact action and why it needs approval."""
         self._end_reply()
-        self.space()
+        self.add_blank_line()
         theme, width = self._theme, self._printer.width
         self.add(wrap_text(format_approval_heading(asked), theme.bold, width))
         self.add(wrap_text(asked.summary, theme.inline_code, width, first="  ", rest="  "))
@@ -181,7 +181,7 @@ class Activity:
         if pending is not None:
             self._pending_messages.append(_PendingMessage(pending, text))
         else:
-            self.space()
+            self.add_blank_line()
             self.add(self._render_user_message(text))
         self._changed = True
 
@@ -196,14 +196,14 @@ class Activity:
 
     def add_author_message(self, text: str, author: str) -> None:
         """Print a message sent from another surface, with its author if known."""
-        self.space()
+        self.add_blank_line()
         if author:
             quoted = f"**{escape_markdown(author)}:** {text}".replace("\n", "\n> ")
             self.add(render(f"> {quoted}", self._theme, self._printer.width).rstrip("\n") + "\n")
         else:
             self.add(self._render_user_message(text))
 
-    def event(self, event: TurnEvent) -> None:
+    def show_event(self, event: TurnEvent) -> None:
         """Update the view for an event."""
         self._changed = True
         match event:
@@ -223,7 +223,7 @@ class Activity:
             case TurnAnswered() | TurnStopped() | TurnFailed() | TurnOutOfBudget():
                 self._end_turn(event)
             case TurnBegan(text=text) if is_report(text):
-                self.space()
+                self.add_blank_line()
                 self.add_dim(REPORT_HEADING)
             case ModelCalled():
                 self._end_reply()
@@ -242,10 +242,10 @@ class Activity:
         if not self._done:
             return ""
         last = self._done.pop()
-        head = self._styled(f"{last.summary}\n", self._theme.tool)
+        head = self._style_text(f"{last.summary}\n", self._theme.tool)
         return head + (self._render_diff(last.diff, 0) if last.diff else self._render_block(last.text))
 
-    def tick(self) -> None:
+    def redraw_changes(self) -> None:
         """Redraw what has changed since the last call."""
         if not self._changed and self._began is None:
             return
@@ -262,7 +262,7 @@ class Activity:
         if not lasting:
             self.add_dim(text)
             return
-        self.space()
+        self.add_blank_line()
         self.add(f"{render(text, self._theme, self._printer.width).rstrip()}\n\n")
 
     def _follow_call(self, event: ToolCalled | ToolProgressed | ToolAnswered | ToolRefused) -> None:
@@ -279,7 +279,7 @@ class Activity:
             case ToolRefused(summary=summary, reason=reason):
                 self._end_reply()
                 end = ", refused"
-                self.add(self._styled(self._fit(f"✗ {summary}", end) + "\n", self._theme.error))
+                self.add(self._style_text(self._fit(f"✗ {summary}", end) + "\n", self._theme.error))
                 self.add(wrap_text(reason, self._theme.dim, self._printer.width, first="  ", rest="  "))
 
     def _end_turn(self, end: TurnEnd) -> None:
@@ -289,7 +289,7 @@ class Activity:
                 self.add_dim("Stopped.")
             case TurnFailed(owner_advice=text) | TurnOutOfBudget(text=text):
                 self.add(render_notice(text, self._theme, self._theme.error, self._printer.width))
-        self.space()
+        self.add_blank_line()
         if self._pending_messages:
             self.add(self._render_user_message(self._pending_messages.pop(0).shown))
 
@@ -302,7 +302,7 @@ class Activity:
     def _add_reply(self, text: str) -> None:
         if not self._replying:
             self._end_thought()
-            self.space()
+            self.add_blank_line()
             self._replying = True
         self.add(self._stream.feed(text))
 
@@ -311,17 +311,17 @@ class Activity:
         if self._replying:
             self.add(self._stream.end())
             self._replying = False
-            self.space()
+            self.add_blank_line()
 
     def _add_thought(self, text: str) -> None:
         if not self._display().reasoning:
             return
         *complete, self._thought = (self._thought + text).split("\n")
-        self.add("".join(self._styled(f"{line}\n", self._theme.dim) for line in complete))
+        self.add("".join(self._style_text(f"{line}\n", self._theme.dim) for line in complete))
 
     def _end_thought(self) -> None:
         if self._thought:
-            self.add(self._styled(f"{self._thought}\n", self._theme.dim))
+            self.add(self._style_text(f"{self._thought}\n", self._theme.dim))
             self._thought = ""
 
     def _finish_call(self, event: ToolAnswered) -> None:
@@ -333,7 +333,7 @@ class Activity:
             return
         mark, style = ("✗", self._theme.error) if event.result.failed else ("✓", self._theme.tool)
         line = self._fit(f"{mark} {summary}", f"{_format_change_counts(event.diff)}  {event.seconds:.1f} s")
-        self.add(self._styled(line + "\n", style))
+        self.add(self._style_text(line + "\n", style))
         if event.diff and event.diff == self._asked_diff:
             self._asked_diff = ""
         elif event.diff:
@@ -347,24 +347,24 @@ class Activity:
 
     def _render_live(self) -> str:
         """Return the part that is not final: the end of the reply, running calls, the spinner."""
-        parts = [self._stream.tail()] if self._replying else []
+        parts = [self._stream.render_tail()] if self._replying else []
         if self._thought:
-            parts.append(self._styled(self._thought[-self._printer.width :], self._theme.dim))
+            parts.append(self._style_text(self._thought[-self._printer.width :], self._theme.dim))
         now = time.monotonic()
         frame = _FRAMES[int(now / _FRAME_SECONDS) % len(_FRAMES)]
         for running in self._running.values():
             line = self._fit(f"{frame} {running.summary}", f"  {now - running.began:.1f} s")
-            parts.append(self._styled(line, self._theme.tool))
+            parts.append(self._style_text(line, self._theme.tool))
             steps = list(running.steps.values())[-_RUNNING_STEPS:] if self._display().progress != "off" else []
-            parts += [self._styled(self._fit(f"  {step}", ""), self._theme.dim) for step in steps]
+            parts += [self._style_text(self._fit(f"  {step}", ""), self._theme.dim) for step in steps]
             if self._display().progress == "verbose" and running.printed:
                 parts.append(self._render_block(running.printed, -_RUNNING_LINES).rstrip("\n"))
         if self._began is not None and not self._running and not self._is_asking():
             doing = "answering" if self._replying else "thinking"
             line = self._fit(f"{frame} {doing} {now - self._began:.0f} s  (Esc stops)", "")
-            parts.append(self._styled(line, self._theme.dim))
+            parts.append(self._style_text(line, self._theme.dim))
         parts += [
-            self._styled(self._fit(f"  queued: {one.shown}", ""), self._theme.dim)
+            self._style_text(self._fit(f"  queued: {one.shown}", ""), self._theme.dim)
             for one in self._pending_messages
             if one.is_stored
         ]
@@ -381,13 +381,13 @@ class Activity:
         shown = [self._fit(f"  {line}", "") for line in selected]
         if most > 0 and len(lines) > most:
             shown.append(f"  … {len(lines) - most} more lines, Ctrl-O shows them")
-        return "".join(self._styled(f"{line}\n", self._theme.dim) for line in shown)
+        return "".join(self._style_text(f"{line}\n", self._theme.dim) for line in shown)
 
     def _fit(self, text: str, end: str) -> str:
         escape_markdown = escape_control(text.replace("\n", " ").replace("\t", "    "))
         return cut(escape_markdown, max(self._printer.width - len(end) - 1, 8)) + end
 
-    def _styled(self, text: str, style: str) -> str:
+    def _style_text(self, text: str, style: str) -> str:
         if not style:
             return escape_control(text)
         bare = escape_control(text.rstrip("\n"))

@@ -15,7 +15,7 @@ from talaria.cli.chat.tui.surface import TuiScreen
 from talaria.cli.markdown.styled_text import THEMES
 from talaria.cli.services import Services
 from talaria.cli.session_lookup import find_session
-from talaria.cli.terminal_text import cell
+from talaria.cli.terminal_text import format_cell
 from talaria.commands.application import Application
 from talaria.commands.command import Display
 from talaria.contracts.stores.sessions import Session
@@ -85,7 +85,9 @@ class AttachedView:
         )
         for text in filter(None, (format_attach_heading(session, location), recent)):
             self._screen.show(text)
-        self._prompt.status = [("class:status", f"  attached · {cell(session.title or session.id)} · Ctrl-D leaves")]
+        self._prompt.status = [
+            ("class:status", f"  attached · {format_cell(session.title or session.id)} · Ctrl-D leaves")
+        ]
         self._prompt.attach_handler(self, _HINT)
         draw_task = self._jobs.create_task(self._draw())
         try:
@@ -93,7 +95,7 @@ class AttachedView:
         finally:
             draw_task.cancel()
             self._activity.abort()
-            self._activity.tick()
+            self._activity.redraw_changes()
 
     def submit(self, typed: TypedInput) -> None:
         """Handle a submitted line."""
@@ -126,7 +128,7 @@ class AttachedView:
         """Return the available commands."""
         return _COMMANDS
 
-    async def offers(self, name: str, arguments: str) -> Sequence[tuple[str, str]]:
+    async def list_completions(self, name: str, arguments: str) -> Sequence[tuple[str, str]]:
         """Return nothing: no command has completions."""
         return ()
 
@@ -142,7 +144,7 @@ class AttachedView:
             return
         if isinstance(event, TurnBegan):
             self._on_turn_began(event)
-        self._activity.event(event)
+        self._activity.show_event(event)
         self._redraw_needed.set()
 
     def _on_turn_began(self, began: TurnBegan) -> None:
@@ -160,7 +162,7 @@ class AttachedView:
             self._redraw_needed.clear()
             while self.attached.busy:
                 self._activity.begin()
-                self._activity.tick()
+                self._activity.redraw_changes()
                 await asyncio.sleep(_FRAME_SECONDS)
             self._activity.end()
-            self._activity.tick()
+            self._activity.redraw_changes()

@@ -16,7 +16,7 @@ from prompt_toolkit.layout.controls import FormattedTextControl
 from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.styles import BaseStyle
 
-from talaria.cli.terminal_text import cell
+from talaria.cli.terminal_text import format_cell
 
 _FALLBACK_SIZE = Size(rows=24, columns=80)
 
@@ -94,7 +94,7 @@ class Canvas:
 
     def notify(self, text: str) -> None:
         """Show a desktop notification, if the terminal supports it."""
-        self._output.write_raw(f"\x1b]9;{cell(text)}\a")
+        self._output.write_raw(f"\x1b]9;{format_cell(text)}\a")
         self._output.flush()
 
     def end_foreign_line(self) -> None:

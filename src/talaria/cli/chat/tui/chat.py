@@ -17,8 +17,8 @@ from talaria.cli.chat.controller import (
     claim_first_run,
     format_resume_hint,
     is_resumable,
-    last_exchanges,
     read_display,
+    read_last_exchanges,
     save_display,
 )
 from talaria.cli.chat.options import build_open_request
@@ -26,7 +26,7 @@ from talaria.cli.chat.tui.activity import Activity
 from talaria.cli.chat.tui.input_line import CommandEntry, TypedInput
 from talaria.cli.chat.tui.prompt import PromptScreen
 from talaria.cli.chat.tui.questions import TRUST
-from talaria.cli.chat.tui.status_bar import StatusInfo, abbreviate_home, read_status, status_line
+from talaria.cli.chat.tui.status_bar import StatusInfo, abbreviate_home, read_status, render_status_line
 from talaria.cli.chat.tui.surface import TuiScreen
 from talaria.cli.first_run import describe_first_run
 from talaria.cli.markdown.code import preload_highlighting
@@ -38,7 +38,7 @@ from talaria.commands.command import Display, is_command
 from talaria.core.errors import Refused, TalariaError
 from talaria.core.events import ApprovalAsked, ModelCalled, QuestionAsked, TurnAnswered, TurnEnd, TurnEvent
 from talaria.core.ids import SessionId
-from talaria.core.mentions import picture
+from talaria.core.mentions import open_image
 from talaria.runtime.open_session import OpenSession
 
 _DEFAULT_EDITOR = "vi"
@@ -124,7 +124,7 @@ class LiveChat:
     async def open(self, arguments: argparse.Namespace) -> None:
         """Open the requested session and show its state."""
         for file in arguments.image:
-            self._prompt.line.attach(picture(file))
+            self._prompt.line.attach(open_image(file))
         chat, notes = await self._controller.open(build_open_request(arguments, _SURFACE))
         for note in (*await self._build_greeting(chat), *notes):
             self._screen.show(note)
@@ -163,7 +163,7 @@ class LiveChat:
             self._activity.abort()
             with suppress(TalariaError):  # the hint is not worth an error
                 await self._show_resume_hint(active_session.session_id)
-            self._activity.tick()
+            self._activity.redraw_changes()
         await active_session.close()
 
     def submit(self, typed: TypedInput) -> None:
@@ -214,9 +214,9 @@ class LiveChat:
         """Return name, usage and help of each command."""
         return [(command.name, command.usage, command.help) for command in self._controller.commands]
 
-    async def offers(self, name: str, arguments: str) -> Sequence[tuple[str, str]]:
+    async def list_completions(self, name: str, arguments: str) -> Sequence[tuple[str, str]]:
         """Return the completions of a command."""
-        return await self._controller.offers(name, arguments)
+        return await self._controller.list_completions(name, arguments)
 
     async def _build_greeting(self, chat: OpenSession) -> list[str]:
         identity = self._application.identity
@@ -229,7 +229,9 @@ class LiveChat:
     async def _replay(self) -> None:
         """Show the last exchanges of a resumed session."""
         chat, session_id = self._controller.active_session.chat, self._controller.active_session.session_id
-        past_exchanges = await self._controller.active_session.store.read(lambda tx: last_exchanges(tx, session_id))
+        past_exchanges = await self._controller.active_session.store.read(
+            lambda tx: read_last_exchanges(tx, session_id)
+        )
         if not past_exchanges:
             return
         title = f" *{escape_markdown(chat.title)}*" if chat.title else ""
@@ -237,9 +239,9 @@ class LiveChat:
         for exchange in past_exchanges:
             self._activity.add_author_message(exchange.text, exchange.author)
             if exchange.reply:
-                self._activity.space()
+                self._activity.add_blank_line()
                 self._screen.show(exchange.reply)
-        self._activity.space()
+        self._activity.add_blank_line()
 
     async def _show_resume_hint(self, session_id: SessionId) -> None:
         if await self._application.store.read(lambda tx: is_resumable(tx, session_id)):
@@ -270,7 +272,7 @@ class LiveChat:
         if self._early_events is not None:  # not before the earlier messages are shown
             self._early_events.append(event)
             return
-        self._activity.event(event)
+        self._activity.show_event(event)
         if isinstance(event, ModelCalled):
             self._status = msgspec.structs.replace(
                 self._status, context=event.context, exact=True, context_limit=event.context_limit
@@ -303,11 +305,11 @@ class LiveChat:
             self._redraw_needed.clear()
             while active_session.busy and not self._screen.is_muted:
                 self._activity.begin()
-                self._activity.tick()
+                self._activity.redraw_changes()
                 self._draw_status()
                 await asyncio.sleep(_FRAME_SECONDS)
             self._activity.end()
-            self._activity.tick()
+            self._activity.redraw_changes()
             await self._refresh_status()
 
     async def _poll_status(self) -> None:
@@ -330,7 +332,7 @@ class LiveChat:
         self._draw_status()
 
     def _draw_status(self) -> None:
-        self._prompt.status = status_line(self._status, self._prompt.canvas.width)
+        self._prompt.status = render_status_line(self._status, self._prompt.canvas.width)
         self._prompt.canvas.app.invalidate()
 
     def _format_footer(self) -> str:

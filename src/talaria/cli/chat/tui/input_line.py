@@ -21,7 +21,7 @@ from prompt_toolkit.widgets import SearchToolbar
 
 from talaria.cli.terminal_text import cut
 from talaria.core.errors import TalariaError
-from talaria.core.mentions import complete_files, guess_picture_type, parse_typed_path, picture
+from talaria.core.mentions import complete_files, guess_picture_type, open_image, parse_typed_path
 from talaria.core.messages import Image
 
 PROMPT_MARK = "❯ "
@@ -97,7 +97,7 @@ class InputLine:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
         file = parse_typed_path(text, folder) if "\n" not in text.strip() and len(text) < _LONG_PASTE else None
         if file is not None and guess_picture_type(file) and file.is_file():
-            self.attach(picture(file))
+            self.attach(open_image(file))
             return
         self.buffer.insert_text(self._fold(text))
 
@@ -117,10 +117,10 @@ class InputLine:
             self.buffer.append_to_history()
         typed = TypedInput(self.text.strip(), shown.strip(), self.pictures)
         self.pictures = ()
-        self.empty()
+        self.discard_text()
         return typed
 
-    def empty(self) -> None:
+    def discard_text(self) -> None:
         """Discard the typed text."""
         self.buffer.reset()
         self._changed.set()
@@ -129,7 +129,7 @@ class InputLine:
         """Clear the line; the history keeps the text."""
         if self.buffer.text.strip():
             self.buffer.append_to_history()
-        self.empty()
+        self.discard_text()
 
     def set_input_text(self, text: str) -> None:
         """Put text into the line, for editing; long text is folded like a paste."""

@@ -96,7 +96,7 @@ class PromptHandler(Protocol):
     def commands(self) -> Sequence[CommandEntry]:
         """Return name, usage and help of each command."""
 
-    def offers(self, name: str, arguments: str) -> Awaitable[Sequence[tuple[str, str]]]:
+    def list_completions(self, name: str, arguments: str) -> Awaitable[Sequence[tuple[str, str]]]:
         """Return the completions of a command."""
 
 
@@ -117,12 +117,12 @@ class PromptScreen:
         self._has_pending_question = False
         self._leave_offered_at: int | None = None
         completer = ChatCompleter(self._list_commands, self._offer_arguments, lambda: self.folder)
-        self.line = InputLine(history, completer, self._hint)
+        self.line = InputLine(history, completer, self._choose_hint)
         self.approval = ApprovalPrompt(self.line, lambda: self.canvas.width, self._redraw)
-        status = Window(FormattedTextControl(self._status), height=1, dont_extend_height=True)
+        status = Window(FormattedTextControl(self._build_status), height=1, dont_extend_height=True)
         typing = ConditionalContainer(self.line.container, Condition(lambda: not self.choices.is_active))
         below = [self.approval.container, typing, self.choices.container, self._build_attachments(), status]
-        self.canvas = Canvas(stdout, term, below, self._build_keys(), DynamicStyle(lambda: style_for(self.theme)))
+        self.canvas = Canvas(stdout, term, below, self._build_keys(), DynamicStyle(lambda: build_style(self.theme)))
         app = self.canvas.app
         app.layout.focus(self.line.window)
         # How long to wait after Esc: Alt-Enter and the arrow keys start with the same character.
@@ -204,12 +204,12 @@ class PromptScreen:
         self._presses += 1
         self._pressed_at = time.monotonic()
 
-    def _hint(self) -> str:
+    def _choose_hint(self) -> str:
         if self.is_asking:
             return ""
         return self._default_hint if self.canvas.width > len(self._default_hint) + 2 else _SHORT_HINT
 
-    def _status(self) -> StyleAndTextTuples:
+    def _build_status(self) -> StyleAndTextTuples:
         if self._presses == self._leave_offered_at:
             return [("class:status.warning", _LEAVE_HINT)]
         if self._has_pending_question and self.line.buffer.text:
@@ -221,18 +221,18 @@ class PromptScreen:
         self.canvas.app.invalidate()
 
     def _build_attachments(self) -> ConditionalContainer:
-        def names() -> StyleAndTextTuples:
+        def render_names() -> StyleAndTextTuples:
             names = ", ".join(Path(image.source).name for image in self.line.pictures)
             return [("class:hint", f"  with {names}")]
 
-        shown = Window(FormattedTextControl(names), height=1, dont_extend_height=True)
+        shown = Window(FormattedTextControl(render_names), height=1, dont_extend_height=True)
         return ConditionalContainer(shown, Condition(lambda: bool(self.line.pictures)))
 
     def _list_commands(self) -> Sequence[CommandEntry]:
         return self._handler.commands() if self._handler else ()
 
     async def _offer_arguments(self, name: str, arguments: str) -> Sequence[tuple[str, str]]:
-        return await self._handler.offers(name, arguments) if self._handler else ()
+        return await self._handler.list_completions(name, arguments) if self._handler else ()
 
     def _send(self) -> None:
         if self.approval.take():
@@ -314,7 +314,7 @@ class PromptScreen:
                 handler.edit()
 
 
-def style_for(theme: str) -> BaseStyle:
+def build_style(theme: str) -> BaseStyle:
     """Return the styles of a theme."""
     return _STYLES[theme]
 

@@ -57,7 +57,7 @@ class ApprovalPrompt:
         self._decision: asyncio.Future[str | None] | None = None
         self._lock = asyncio.Lock()
         self.is_open = False
-        window = Window(FormattedTextControl(self._fragments), dont_extend_height=True)
+        window = Window(FormattedTextControl(self._render_fragments), dont_extend_height=True)
         self.container = ConditionalContainer(window, Condition(lambda: self.is_open))
 
     async def ask(self, summary: str, decide: ParseDecision, wording: Wording = ALLOW) -> str:
@@ -68,7 +68,7 @@ class ApprovalPrompt:
                 while True:
                     self._on_change()
                     await self._line.wait_until_quiet()
-                    decision = await self._next_decision()
+                    decision = await self._read_next_decision()
                     if decision is not None:
                         return decision
             finally:
@@ -85,7 +85,7 @@ class ApprovalPrompt:
         """Set a draft aside, or refuse if the line is empty and the question has been visible."""
         if self._line.buffer.text:
             self._saved_draft = self._line.buffer.text
-            self._line.empty()
+            self._line.discard_text()
         else:
             self._resolve("no")
 
@@ -95,10 +95,10 @@ class ApprovalPrompt:
             return False
         self._decision.set_result(decision)
         if decision is not None:
-            self._line.empty()
+            self._line.discard_text()
         return True
 
-    async def _next_decision(self) -> str | None:
+    async def _read_next_decision(self) -> str | None:
         """Return the decision of the next line; ``None`` if it was a message."""
         self._decision = asyncio.get_running_loop().create_future()
         self._line.mark = self._wording.mark
@@ -115,7 +115,7 @@ class ApprovalPrompt:
         self._saved_draft = ""
         self._on_change()
 
-    def _fragments(self) -> StyleAndTextTuples:
+    def _render_fragments(self) -> StyleAndTextTuples:
         lines: StyleAndTextTuples = [("class:question", f"? {self._summary}\n")]
         if self._decision is None:
             return [*lines, ("class:hint", self._wrap(_DRAFT_FIRST) if self._line.buffer.text else f"{_INDENT}…")]
@@ -148,7 +148,7 @@ class ChoiceMenu:
         self._answer: asyncio.Future[int | None] | None = None
         self._lock = asyncio.Lock()
         control = FormattedTextControl(
-            self._fragments, focusable=True, key_bindings=self._build_keys(), show_cursor=False
+            self._render_fragments, focusable=True, key_bindings=self._build_keys(), show_cursor=False
         )
         self.window = Window(control, wrap_lines=True, dont_extend_height=True)
         self.container = ConditionalContainer(self.window, Condition(lambda: self.is_active))
@@ -195,7 +195,7 @@ class ChoiceMenu:
         if self._answer is not None and not self._answer.done():
             self._answer.set_result(answer)
 
-    def _fragments(self) -> StyleAndTextTuples:
+    def _render_fragments(self) -> StyleAndTextTuples:
         lines: StyleAndTextTuples = list(self._question)
         if self._is_long:
             lines.append(("class:hint", f"\n   Filter: {self._text}▏  {len(self._matches)} of {len(self._choices)}"))

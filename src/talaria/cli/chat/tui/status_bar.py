@@ -6,7 +6,7 @@ from pathlib import Path
 from msgspec import Struct
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 
-from talaria.cli.terminal_text import cell, cut, display_width
+from talaria.cli.terminal_text import cut, display_width, format_cell
 from talaria.commands.status import get_counted_tokens
 from talaria.commands.turn_control import estimate_context_tokens
 from talaria.contracts.store import Transaction
@@ -55,7 +55,7 @@ def read_status(tx: Transaction, session_id: SessionId, previous: StatusInfo) ->
     The estimate of the context is reused from ``previous`` while there are no new messages.
     """
     session = tx.sessions.get(session_id)
-    unsettled = tx.inbox.unsettled(session_id)
+    unsettled = tx.inbox.list_unsettled(session_id)
     waiting = [item for item in unsettled if item.state == "waiting" and item.kind != MIRROR]
     messages = session.message_count if session else 0
     counted = get_counted_tokens(tx, session_id)
@@ -73,23 +73,23 @@ def read_status(tx: Transaction, session_id: SessionId, previous: StatusInfo) ->
     )
 
 
-def status_line(status: StatusInfo, width: int) -> StyleAndTextTuples:
+def render_status_line(status: StatusInfo, width: int) -> StyleAndTextTuples:
     """Return the status bar; the title is cut to the remaining width, or dropped."""
     percent = status.context_percent
     parts = [
-        ("class:status", cell(status.model)),
+        ("class:status", format_cell(status.model)),
         (
             "class:status.warning" if percent >= _WARNING_PERCENT else "class:status",
             f"{percent} % of {_format_limit(status)}",
         ),
         ("class:status", status.cost),
-        ("class:status", cell(status.goal)),
+        ("class:status", format_cell(status.goal)),
         ("class:status", f"{status.waiting} waiting" if status.waiting else ""),
         ("class:status", "gateway on" if status.gateway else "gateway off"),
     ]
     shown = [part for part in parts if part[1]]
     available = width - 2 - sum(display_width(text) + 3 for _, text in shown)
-    title = cut(cell(status.title), available) if available > len("title") and status.title else ""
+    title = cut(format_cell(status.title), available) if available > len("title") and status.title else ""
     line: StyleAndTextTuples = [("", "  ")]
     for index, part in enumerate([*shown, *([("class:status.title", title)] if title else [])]):
         line += [("class:status", " · " if index else ""), part]

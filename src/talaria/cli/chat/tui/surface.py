@@ -14,7 +14,7 @@ from talaria.cli.chat.tui.prompt import PromptScreen
 from talaria.cli.chat.tui.questions import ALLOW, CARRY_OUT
 from talaria.cli.markdown.stream import render, render_notice
 from talaria.cli.markdown.styled_text import THEMES
-from talaria.cli.terminal_text import cell, cut
+from talaria.cli.terminal_text import cut, format_cell
 from talaria.commands.command import Display
 from talaria.core.addresses import Address
 from talaria.core.errors import NotFound
@@ -77,7 +77,7 @@ class TuiScreen:
         """Show Markdown text to the user."""
         rendered = render(text, THEMES[self.theme], self._prompt.canvas.width)
         self._activity.add(f"{rendered.rstrip()}\n\n")
-        self._activity.tick()
+        self._activity.redraw_changes()
 
     async def choose(self, question: str, choices: Sequence[str]) -> int | None:
         """Ask the user to choose and return the index; ``None`` if they decline."""
@@ -92,8 +92,8 @@ class TuiScreen:
     async def approve(self, asked: ApprovalAsked) -> str:
         """Show the exact action and return the decision."""
         self._activity.add_approval(asked)
-        self._activity.tick()
-        summary = cut(cell(f"{asked.tool}: {asked.summary}"), self._prompt.canvas.width - 3)
+        self._activity.redraw_changes()
+        summary = cut(format_cell(f"{asked.tool}: {asked.summary}"), self._prompt.canvas.width - 3)
         wording = CARRY_OUT if asked.tool == PLAN else ALLOW
         decision = await self._prompt.approval.ask(summary, parse_decision, wording)
         self._activity.add_decision(format_decision(asked, decision))
@@ -131,14 +131,14 @@ class TuiScreen:
 
     async def run_in_foreground(self, callback: Callable[[], Awaitable[None]]) -> None:
         """Release the terminal to another program."""
-        self._activity.tick()
+        self._activity.redraw_changes()
         await self._prompt.run_in_foreground(callback)
 
     def mute(self) -> None:
         """Stop showing the running turn and asking its questions here; another surface does so."""
         self.is_muted = True
         self._activity.abort()
-        self._activity.tick()
+        self._activity.redraw_changes()
 
     def leave(self) -> None:
         """Exit the program when this command is done."""

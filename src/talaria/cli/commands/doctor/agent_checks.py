@@ -23,7 +23,7 @@ from talaria.core.errors import (
     ToolFailed,
 )
 from talaria.settings.config_writer import ConfigWriter
-from talaria.settings.errors import SettingsInvalid, nearest
+from talaria.settings.errors import SettingsInvalid, find_nearest
 from talaria.settings.load import load
 from talaria.settings.model import Settings
 from talaria.settings.sections.chats import ChatAccount
@@ -43,7 +43,7 @@ def check_model(services: Services) -> Iterator[Finding]:
     """Report the configured model, why it was chosen, and what it answers to a short question."""
     try:
         model_service = services.models()
-        chosen = model_service.chosen()
+        chosen = model_service.resolve_default_model()
     except SettingsInvalid:
         yield warning(_SKIPPED, _REPAIR_FIRST)
         return
@@ -75,7 +75,7 @@ def check_model_offline(services: Services) -> Iterator[Finding]:
         if configured.provider and not configured.name and configured.provider in settings.providers:
             yield ok(f"`model.name` isn't set, so the first model of {configured.provider} is used.")
             return
-        chosen = services.models().chosen()
+        chosen = services.models().resolve_default_model()
     except SettingsInvalid:
         yield warning(_SKIPPED, _REPAIR_FIRST)
     except TalariaError as error:
@@ -162,7 +162,7 @@ def _check_networks(services: Services, *, is_online: bool) -> Iterator[Finding]
         yield ok("No chat network is set up. `talaria setup chat` sets one up.")
         return
     service, writer = services.networks(), ConfigWriter(services.profile, services.environment)
-    networks, accounts = service.setups(), writer.settings().platforms
+    networks, accounts = service.setups(), writer.load_settings().platforms
     for name in names:
         account = ChatAccount(name, (accounts[name].network or name) if name in accounts else name)
         network = networks.get(account.network, NetworkSetup(title=account.network))
@@ -251,7 +251,7 @@ def _check_catalogue(chosen: ChosenModel) -> Iterator[Finding]:
 def _check_disabled_names(settings: Settings, known: list[str]) -> Iterator[Finding]:
     for name in settings.tools.disabled:
         if name not in known and not name.startswith("mcp_"):
-            close = nearest(name, known)
+            close = find_nearest(name, known)
             hint = f"The nearest is `{close}`." if close else "`talaria tools` lists them all."
             yield warning(f"`tools.disabled` names `{name}`, which isn't a tool.", hint)
 

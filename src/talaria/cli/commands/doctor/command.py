@@ -122,7 +122,7 @@ def examine(check: DoctorCheck, services: Services, *, fix: bool) -> CheckResult
             try:
                 repaired.append(finding.fix())
             except (TalariaError, OSError) as error:
-                failed.append(fault(f"The fix failed: {_reason(error)}"))
+                failed.append(fault(f"The fix failed: {_format_reason(error)}"))
     return CheckResult(check.name, [*_run_check(check, services), *failed], repaired)
 
 
@@ -130,10 +130,10 @@ def _run_check(check: DoctorCheck, services: Services) -> list[Finding]:
     try:
         return list(check.probe(services))
     except (TalariaError, OSError) as error:
-        return [fault(f"This check failed: {_reason(error)}")]
+        return [fault(f"This check failed: {_format_reason(error)}")]
 
 
-def _reason(error: TalariaError | OSError) -> str:
+def _format_reason(error: TalariaError | OSError) -> str:
     if isinstance(error, TalariaError):
         return error.for_owner
     return f"{error.strerror} ({error.filename})." if error.filename else f"{error.strerror}."
@@ -150,7 +150,7 @@ def _print(result: CheckResult, terminal: Terminal) -> None:
 
 def _print_line(state: str, color: str, name: str, sentence: str, terminal: Terminal) -> None:
     text = _wrap(f"{_INDENT}{sentence}", _INDENT, terminal)[len(_INDENT) :]
-    terminal.line(f"{terminal.styled(f'{state:<8}', color)} {name:<9} {text}")
+    terminal.line(f"{terminal.style(f'{state:<8}', color)} {name:<9} {text}")
 
 
 def _wrap(text: str, indent: str, terminal: Terminal) -> str:
@@ -170,7 +170,7 @@ def _print_summary(profile: str, results: list[CheckResult], terminal: Terminal)
     sentence = f"{' and '.join(counts) or 'No problems'} in the profile {profile}."
     repair = f" `talaria doctor --fix` fixes {fixable} of them." if fixable else ""
     terminal.line()
-    terminal.line(terminal.styled(sentence, "red" if faults else "yellow" if warnings else "green", "bold") + repair)
+    terminal.line(terminal.style(sentence, "red" if faults else "yellow" if warnings else "green", "bold") + repair)
 
 
 def _count_findings(faults: int, warnings: int) -> list[tuple[int, str]]:

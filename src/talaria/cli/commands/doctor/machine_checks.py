@@ -81,7 +81,7 @@ def check_terminal(services: Services) -> Iterator[Finding]:
     """Report whether the terminal supports Unicode and colours."""
     encoding = sys.stdout.encoding or "ascii"
     where = "The terminal" if sys.stdout.isatty() else "The output (not a terminal)"
-    colors = "with" if services.terminal.styled("x", "bold") != "x" else "without"
+    colors = "with" if services.terminal.style("x", "bold") != "x" else "without"
     if encoding.lower().replace("-", "") == "utf8":
         yield ok(f"{where} supports UTF-8, {colors} colours.")
     else:
@@ -94,14 +94,14 @@ def check_terminal(services: Services) -> Iterator[Finding]:
 def _list_extras() -> dict[str, dict[str, str]]:
     """Return the packages of each extra with their installed versions; empty if missing."""
     found: dict[str, dict[str, str]] = defaultdict(dict)
-    for requirement in _requirements():
+    for requirement in _list_requirements():
         parsed = _REQUIREMENT.match(requirement)
         if parsed and parsed[2] not in _NOT_REPORTED:
             found[parsed[2]][parsed[1]] = _find_version(parsed[1])
     return found
 
 
-def _requirements() -> list[str]:
+def _list_requirements() -> list[str]:
     try:
         return requires(DISTRIBUTION) or []
     except PackageNotFoundError:

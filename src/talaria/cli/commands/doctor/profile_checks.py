@@ -108,7 +108,7 @@ def check_files(services: Services) -> Iterator[Finding]:
     if not profile.exists:
         yield _report_missing(profile)
         return
-    findings = [finding for path in _private_paths(profile) for finding in _check_path(path, profile)]
+    findings = [finding for path in _list_private_paths(profile) for finding in _check_path(path, profile)]
     findings += _check_writable(profile.folder)
     findings += _check_inner_paths(profile)
     yield from findings
@@ -155,7 +155,7 @@ def _report_missing(profile: Profile) -> Finding:
     return warning(f"{profile.folder} doesn't exist yet.", f"It is created when it is first needed. {_FIX}", create)
 
 
-def _private_paths(profile: Profile) -> list[Path]:
+def _list_private_paths(profile: Profile) -> list[Path]:
     stores = sorted(profile.folder.glob(f"{profile.database_file.name}*"))
     files = [profile.secrets_file, profile.api_key_file, profile.config_file, *stores]
     return [path for path in (profile.folder, profile.backups_folder, profile.logs_folder, *files) if path.exists()]
@@ -163,7 +163,7 @@ def _private_paths(profile: Profile) -> list[Path]:
 
 def _check_inner_paths(profile: Profile) -> Iterator[Finding]:
     """Report, in one sentence, all other files that others could read if the folder were open."""
-    named = set(_private_paths(profile))
+    named = set(_list_private_paths(profile))
     open_paths = [path for path in _walk_paths(profile.folder) if path not in named and _is_open(path)]
     if open_paths:
         more = f" and {len(open_paths) - 1} more files and folders" if len(open_paths) > 1 else ""

@@ -188,7 +188,7 @@ def _start(_arguments: argparse.Namespace, services: Services) -> int:
     while not any(one.pid == process.pid for one in _list_workers(services)):
         if process.poll() is not None or time.monotonic() > deadline:
             process.kill()
-            raise Refused(f"The gateway didn't start. Its log ends with:\n{_tail(log, 5)}")
+            raise Refused(f"The gateway didn't start. Its log ends with:\n{_read_tail(log, 5)}")
         time.sleep(_POLL_SECONDS)
     services.terminal.line(f"The gateway is running as process {process.pid}.")
     return 0
@@ -217,7 +217,7 @@ def _restart(arguments: argparse.Namespace, services: Services) -> int:
     return _start(arguments, services)
 
 
-def _status(arguments: argparse.Namespace, services: Services) -> int:
+def _show_status(arguments: argparse.Namespace, services: Services) -> int:
     workers, problem = find_processes(services)
     if problem and not workers:
         raise StoreUnavailable(problem)
@@ -242,22 +242,22 @@ def _status(arguments: argparse.Namespace, services: Services) -> int:
             services.terminal.line(f"More for programs: {one.address}/health, /ready, /metrics and /status")
         for sentence in (one.error, *map(_describe_model, one.models)):
             if sentence:
-                services.terminal.line(services.terminal.styled(sentence, "yellow"))
+                services.terminal.line(services.terminal.style(sentence, "yellow"))
         services.terminal.table(
             ("NETWORK", "STATE", "SINCE", "RECEIVED", "PROBLEM"), [_format_network(net) for net in one.networks]
         )
     for sentence in (*([problem] if problem else []), *list_open_access(services.settings())):
-        services.terminal.line(services.terminal.styled(sentence, "yellow"))
+        services.terminal.line(services.terminal.style(sentence, "yellow"))
     _report_last_shutdown(services, services.terminal.line)
     return 0
 
 
-def _logs(arguments: argparse.Namespace, services: Services) -> int:
-    services.terminal.document(_tail(services.profile.logs_folder / "talaria.log", arguments.lines) + "\n")
+def _show_logs(arguments: argparse.Namespace, services: Services) -> int:
+    services.terminal.document(_read_tail(services.profile.logs_folder / "talaria.log", arguments.lines) + "\n")
     return 0
 
 
-def _slack_manifest(arguments: argparse.Namespace, services: Services) -> int:
+def _print_slack_manifest(arguments: argparse.Namespace, services: Services) -> int:
     services.terminal.json(services.networks().slack_manifest(assistant=arguments.assistant))
     return 0
 
@@ -283,11 +283,11 @@ _ACTIONS: Mapping[str, Callable[[argparse.Namespace, Services], int]] = {
     "start": _start,
     "stop": _stop,
     "restart": _restart,
-    "status": _status,
+    "status": _show_status,
     "install": _install,
     "uninstall": _uninstall,
-    "slack-manifest": _slack_manifest,
-    "logs": _logs,
+    "slack-manifest": _print_slack_manifest,
+    "logs": _show_logs,
 }
 
 
@@ -335,7 +335,7 @@ def _format_network(network: NetworkStatus) -> tuple[object, ...]:
     )
 
 
-def _tail(file: Path, count: int) -> str:
+def _read_tail(file: Path, count: int) -> str:
     nothing = "The log is empty."
     try:
         return "\n".join(file.read_text(errors="replace").splitlines()[-count:]) or nothing

@@ -97,7 +97,7 @@ def delete_sessions(arguments: argparse.Namespace, services: Services) -> None:
 def prune_sessions(arguments: argparse.Namespace, services: Services) -> None:
     """Delete old sessions, or with ``--dry-run`` only list them."""
     with services.open_database() as database:
-        found = _measure_candidates(database, _old_sessions(database, arguments, services), services)
+        found = _measure_candidates(database, _find_old_sessions(database, arguments, services), services)
         if arguments.dry_run or not found:
             _report_pruned(found, arguments, services)
         elif _confirm_pruning(found, arguments, services):
@@ -150,7 +150,7 @@ def _describe_session(session: Session) -> str:
     return f"{format_session_name(session)}: {pluralize(session.message_count, 'message')}, from {session.source}"
 
 
-def _old_sessions(database: Database, arguments: argparse.Namespace, services: Services) -> list[Session]:
+def _find_old_sessions(database: Database, arguments: argparse.Namespace, services: Services) -> list[Session]:
     age = arguments.older_than
     if age is None:
         age = _EMPTY_AFTER if arguments.empty else timedelta(days=services.settings().sessions.prune_after_days)
@@ -176,12 +176,12 @@ def _measure_candidates(database: Database, sessions: list[Session], services: S
     found = []
     with services.terminal.progress("Checking old sessions", len(sessions)) as progress:
         for session in sessions:
-            found.append(PruneCandidate(session, _text_bytes(database, session)))
+            found.append(PruneCandidate(session, _count_text_bytes(database, session)))
             progress.advance()
     return found
 
 
-def _text_bytes(database: Database, session: Session) -> int:
+def _count_text_bytes(database: Database, session: Session) -> int:
     """Return the size of a session's own text in bytes, without messages shared with its parent."""
     messages = database.read(lambda store: store.messages.load(session.id, after=session.parent_seq))
     return sum(len(stored.message.text.encode(errors="replace")) for stored in messages)

@@ -12,14 +12,14 @@ from typing import Any
 from talaria.cli.services import Services
 from talaria.cli.session_lookup import find_session, index_messages, resolve_time
 from talaria.cli.terminal import Terminal
-from talaria.cli.terminal_text import cell, cut
+from talaria.cli.terminal_text import cut, format_cell
 from talaria.contracts.clock import SystemClock
 from talaria.contracts.store import Database, Transaction
 from talaria.contracts.stores.sessions import Hit, SearchQuery, Session, SessionFilter, StoredMessage
 from talaria.core.errors import NotFound, Refused
 from talaria.core.formatting import find_zone, format_age, format_money, format_time, pluralize
 from talaria.core.messages import Message, Text, Usage
-from talaria.sessions.titles import find_by_name, opening
+from talaria.sessions.titles import find_by_name, read_opening
 from talaria.sessions.transcript_export import FORMATS, Transcript, export_file_name, load_transcript, summarize_part
 from talaria.settings.atomic_files import OWNER_ONLY_FILE, make_folder, write_file
 from talaria.settings.errors import ProfileUnusable
@@ -34,7 +34,9 @@ def list_sessions(arguments: argparse.Namespace, services: Services) -> None:
         limit=arguments.limit + 1,
     )
     with services.open_database() as database:
-        found = database.read(lambda store: [(one, opening(store, one)) for one in find_by_name(store, session_filter)])
+        found = database.read(
+            lambda store: [(one, read_opening(store, one)) for one in find_by_name(store, session_filter)]
+        )
     shown = found[: arguments.limit]
     if arguments.json:
         services.terminal.json([as_data(session) for session, _ in shown])
@@ -49,7 +51,7 @@ def _print(found: list[tuple[Session, str]], services: Services) -> None:
     rows = [
         (
             session.id,
-            session.title or services.terminal.styled(opening, "dim"),
+            session.title or services.terminal.style(opening, "dim"),
             session.source,
             session.message_count,
             format_money(session.usage.cost_microdollars),
@@ -108,10 +110,10 @@ def search_messages(arguments: argparse.Namespace, services: Services) -> None:
 def _print_hits(hits: list[Hit], terminal: Terminal) -> None:
     now = SystemClock().now()
     for hit in hits:
-        title = cell(hit.session_title)
+        title = format_cell(hit.session_title)
         details = [*([title] if title else []), f"message {hit.seq}", hit.role, format_age(hit.at, now)]
-        terminal.line(f"{terminal.styled(hit.session_id, 'cyan')} {terminal.styled('· ' + ' · '.join(details), 'dim')}")
-        terminal.line(_MATCH.sub(lambda found: _highlight(found, terminal), cell(hit.snippet)))
+        terminal.line(f"{terminal.style(hit.session_id, 'cyan')} {terminal.style('· ' + ' · '.join(details), 'dim')}")
+        terminal.line(_MATCH.sub(lambda found: _highlight(found, terminal), format_cell(hit.snippet)))
         terminal.line()
     if not hits:
         terminal.note("Nothing found.")
@@ -119,7 +121,7 @@ def _print_hits(hits: list[Hit], terminal: Terminal) -> None:
 
 def _highlight(found: re.Match[str], terminal: Terminal) -> str:
     """Return a match in colour, or with its brackets if there are no colours."""
-    styled = terminal.styled(found[1], "bold", "yellow")
+    styled = terminal.style(found[1], "bold", "yellow")
     return found[0] if styled == found[1] else styled
 
 
@@ -152,13 +154,13 @@ def show_session(arguments: argparse.Namespace, services: Services) -> None:
 
 
 def _print_details(session: Session, terminal: Terminal, zone: tzinfo | None) -> None:
-    terminal.line(terminal.styled(cell(session.title) or "(no title)", "bold"))
-    for name, value in _details(session, zone):
+    terminal.line(terminal.style(format_cell(session.title) or "(no title)", "bold"))
+    for name, value in _list_details(session, zone):
         if value:
-            terminal.line(f"{terminal.styled(f'{name:<10}', 'dim')} {cell(value)}")
+            terminal.line(f"{terminal.style(f'{name:<10}', 'dim')} {format_cell(value)}")
 
 
-def _details(session: Session, zone: tzinfo | None) -> Iterator[tuple[str, str]]:
+def _list_details(session: Session, zone: tzinfo | None) -> Iterator[tuple[str, str]]:
     now, used = SystemClock().now(), session.usage
     tokens = f"{pluralize(used.input_tokens, 'token')} in, {used.output_tokens} out" if used.calls else ""
     yield "id", session.id
@@ -177,7 +179,7 @@ def _print_transcript(session: Session, messages: list[StoredMessage], terminal:
     earlier = messages[0].seq - 1 if messages else 0
     if earlier:
         terminal.line()
-        terminal.line(terminal.styled(f"… {pluralize(earlier, 'earlier message')}; --all shows everything", "dim"))
+        terminal.line(terminal.style(f"… {pluralize(earlier, 'earlier message')}; --all shows everything", "dim"))
     for stored in messages:
         terminal.line()
         terminal.line(_format_heading(session, stored.message, terminal, zone))
@@ -187,14 +189,14 @@ def _print_transcript(session: Session, messages: list[StoredMessage], terminal:
 
 def _format_heading(session: Session, message: Message, terminal: Terminal, zone: tzinfo | None) -> str:
     model = message.model if message.model != session.model else ""
-    details = " · ".join(filter(None, [cell(message.author), cell(model), format_time(message.at, zone)]))
-    return f"{terminal.styled(message.role, _COLORS[message.role], 'bold')} {terminal.styled(f'· {details}', 'dim')}"
+    details = " · ".join(filter(None, [format_cell(message.author), format_cell(model), format_time(message.at, zone)]))
+    return f"{terminal.style(message.role, _COLORS[message.role], 'bold')} {terminal.style(f'· {details}', 'dim')}"
 
 
 def _format_lines(message: Message, terminal: Terminal) -> Iterator[str]:
     for part in message.parts:
         if not isinstance(part, Text):
-            yield terminal.styled(cut(cell(summarize_part(part)), terminal.width), "dim")
+            yield terminal.style(cut(format_cell(summarize_part(part)), terminal.width), "dim")
         elif part.text.strip():
             yield part.text.rstrip()
 

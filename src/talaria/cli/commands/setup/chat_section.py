@@ -47,7 +47,11 @@ class ChatSection:
     def _ask_which(self) -> bool:
         self._chosen = []
         choices = [MenuChoice(name, self._describe(name)) for name in self._networks]
-        ready = [name for name in self._networks if self._known(ChatAccount(name, name)) or self._accounts(name)]
+        ready = [
+            name
+            for name in self._networks
+            if self._read_stored_answers(ChatAccount(name, name)) or self._list_accounts(name)
+        ]
         self._chosen = self._setup.questions.choose_some("Networks", choices, default=ready, explain=_WHICH)
         return True
 
@@ -56,12 +60,12 @@ class ChatSection:
         self._asked_about.pop(name, None)
         if name not in self._chosen:
             return False
-        accounts = self._accounts(name)
+        accounts = self._list_accounts(name)
         if not accounts:
             self._asked_about[name] = ChatAccount(name, name)
             return False
         title = self._networks[name].title
-        self._setup.say(f"{title} is set up{_list_names(accounts)}.")
+        self._setup.print_line(f"{title} is set up{_list_names(accounts)}.")
         choices = (
             MenuChoice("change", "change its answers"),
             MenuChoice("add", "add another account"),
@@ -86,22 +90,22 @@ class ChatSection:
         """Return the name of a new account; one that was begun and left can be continued."""
         while True:
             typed = self._setup.questions.ask("Name of the new account", explain=_NAME)
-            settings = self._setup.writer.settings().platforms
+            settings = self._setup.writer.load_settings().platforms
             taken = {ChatAccount(one, "").secret_name("") for one in (*self._networks, *settings)}
             begun = typed in settings and settings[typed].network == network
             if not re.fullmatch(r"[a-z][a-z0-9_-]{0,31}", typed) or typed == WEB:
-                self._setup.say("A name has lower-case letters, digits, - and _, and starts with a letter.")
+                self._setup.print_line("A name has lower-case letters, digits, - and _, and starts with a letter.")
             elif (ChatAccount(typed, "").secret_name("") in taken and not begun) or (
-                ChatAccount(typed, network) in self._accounts(network)
+                ChatAccount(typed, network) in self._list_accounts(network)
             ):
-                self._setup.say(f"`{typed}` is taken. Choose another name.")
+                self._setup.print_line(f"`{typed}` is taken. Choose another name.")
             else:
                 return typed
 
     def _choose_account(self, accounts: Sequence[ChatAccount]) -> ChatAccount:
         if len(accounts) == 1:
             return accounts[0]
-        choices = [MenuChoice(one.name, _show(self._known(one))) for one in accounts]
+        choices = [MenuChoice(one.name, _show(self._read_stored_answers(one))) for one in accounts]
         name = self._setup.questions.choose("Account", choices, default=accounts[0].name, explain=_ACTIONS)
         return next(one for one in accounts if one.name == name)
 
@@ -110,14 +114,14 @@ class ChatSection:
         setup = self._networks[account.network]
         trial = self._build_trial(account)
         for problem in setup.doctor(trial) if setup.doctor else ():
-            self._setup.say(problem, "yellow")
+            self._setup.print_line(problem, "yellow")
         checks = [one for one in setup.questions if one.check and (one.name in trial.secrets or not one.is_secret)]
         for question in checks:
-            self._setup.say(f"Checking with {setup.title} …", "dim")
+            self._setup.print_line(f"Checking with {setup.title} …", "dim")
             result = self._setup.services.networks().try_answer(question, trial)
-            self._setup.say(result.sentence, "green" if result.right else "yellow")
+            self._setup.print_line(result.sentence, "green" if result.right else "yellow")
         if not checks:
-            self._setup.say(f"{setup.title} has nothing that could be tested from here.")
+            self._setup.print_line(f"{setup.title} has nothing that could be tested from here.")
 
     def _remove(self, account: ChatAccount) -> None:
         stays = "" if account.name != account.network else " Access lists and other settings of the network stay."
@@ -126,7 +130,7 @@ class ChatSection:
         known = BUILT_IN_PLATFORMS.get(account.network)
         asked = [one.name for one in self._networks[account.network].questions if one.is_secret]
         self._setup.writer.remove_account(account, {*asked, *(known.secret_names if known else ())})
-        self._setup.say(f"Removed {account.name}. A running gateway serves it until it is restarted.")
+        self._setup.print_line(f"Removed {account.name}. A running gateway serves it until it is restarted.")
 
     def _ask(self, name: str, question: SetupQuestion) -> bool:
         account = self._asked_about.get(name)
@@ -143,7 +147,7 @@ class ChatSection:
             write_answer(account, question, typed, self._setup.writer)
             if question.is_secret and not question.public:
                 file = self._setup.services.profile.secrets_file
-                self._setup.say(f"Saved {account.secret_name(question.name)} {mask(typed)} in {file}.")
+                self._setup.print_line(f"Saved {account.secret_name(question.name)} {mask(typed)} in {file}.")
         return True
 
     def _applies(self, account: ChatAccount, question: SetupQuestion) -> bool:
@@ -160,7 +164,7 @@ class ChatSection:
         others = {
             find_answer(one, asked, self._setup.writer) or asked.default
             for name, network in self._networks.items()
-            for one in self._accounts(name)
+            for one in self._list_accounts(name)
             for asked in network.questions
             if asked.name == question.name and one != account
         }
@@ -190,32 +194,32 @@ class ChatSection:
             return False
         self._setup.writer.enable_account(account)
         title, next_step = self._networks[name].title, self._networks[name].next_step
-        if account not in self._accounts(name):
-            self._setup.say(f"{title} isn't complete yet, so the gateway doesn't serve it.", "yellow")
+        if account not in self._list_accounts(name):
+            self._setup.print_line(f"{title} isn't complete yet, so the gateway doesn't serve it.", "yellow")
         elif next_step:
-            self._setup.say(next_step)
+            self._setup.print_line(next_step)
         return False
 
-    def _accounts(self, network: str) -> list[ChatAccount]:
+    def _list_accounts(self, network: str) -> list[ChatAccount]:
         return find_accounts(network, self._setup.writer)
 
-    def _known(self, account: ChatAccount) -> dict[str, str]:
+    def _read_stored_answers(self, account: ChatAccount) -> dict[str, str]:
         """Return the stored answers of an account, displayable."""
         writer = self._setup.writer
         answers = [(one, find_answer(account, one, writer)) for one in self._networks[account.network].questions]
         return {one.name: mask(text) if one.is_secret else text for one, text in answers if text}
 
     def _describe(self, name: str) -> str:
-        others = [one.name for one in self._accounts(name) if one.name != name]
+        others = [one.name for one in self._list_accounts(name) if one.name != name]
         also = [f"also {', '.join(others)}"] if others else []
-        return " ".join("; ".join(filter(None, (_show(self._known(ChatAccount(name, name))), *also))).split()) or (
-            "not set up yet"
-        )
+        return " ".join(
+            "; ".join(filter(None, (_show(self._read_stored_answers(ChatAccount(name, name))), *also))).split()
+        ) or ("not set up yet")
 
 
 def find_accounts(network: str, writer: ConfigWriter) -> list[ChatAccount]:
     """Return the accounts of a network that are set up."""
-    settings, secrets = writer.settings().platforms, writer.secrets()
+    settings, secrets = writer.load_settings().platforms, writer.read_secrets()
     named = [name for name, one in settings.items() if one.network == network and name != network]
     accounts = [ChatAccount(name, network) for name in (network, *named)]
     known = BUILT_IN_PLATFORMS.get(network)
@@ -227,8 +231,8 @@ def find_accounts(network: str, writer: ConfigWriter) -> list[ChatAccount]:
 def find_answer(account: ChatAccount, question: SetupQuestion, writer: ConfigWriter) -> str:
     """Return the stored answer to a question, or an empty text."""
     if question.is_secret:
-        return writer.secrets().get(account.secret_name(question.name)) or ""
-    settings = writer.settings().platforms.get(account.name)
+        return writer.read_secrets().get(account.secret_name(question.name)) or ""
+    settings = writer.load_settings().platforms.get(account.name)
     return settings.options.get(question.name, "") if settings else ""
 
 
@@ -236,7 +240,7 @@ def build_trial(account: ChatAccount, setup: NetworkSetup, writer: ConfigWriter,
     """Return the stored answers of an account, by the names of the questions."""
     answers = {one: find_answer(account, one, writer) for one in setup.questions}
     secrets = {one.name: text for one, text in answers.items() if text and one.is_secret}
-    settings = writer.settings().platforms.get(account.name)
+    settings = writer.load_settings().platforms.get(account.name)
     return NetworkTrial(secrets, settings.options if settings else {}, base_url, account.name)
 
 

@@ -75,7 +75,7 @@ def run(arguments: argparse.Namespace, services: Services) -> int:
     if problem:
         services.terminal.note(f"talaria setup: {problem}\nSee `talaria help setup`.")
         return USAGE_ERROR
-    arguments.network_url = dict(map(_network_url, arguments.network_url))
+    arguments.network_url = dict(map(_parse_network_url, arguments.network_url))
     if arguments.non_interactive:
         from talaria.cli.commands.setup.non_interactive import run_non_interactive  # noqa: PLC0415 (loaded for scripts)
 
@@ -139,7 +139,7 @@ _SCRIPT_OPTIONS = (
 )
 
 
-def _network_url(text: str) -> tuple[str, str]:
+def _parse_network_url(text: str) -> tuple[str, str]:
     network, _, url = text.partition("=")
     if not network or not url or not is_web_address(url):
         raise Refused("--network-url must be NETWORK=URL, for example telegram=http://127.0.0.1:8081.")

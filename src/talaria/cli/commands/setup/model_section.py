@@ -94,7 +94,7 @@ class ModelSection:
             address = self._setup.questions.ask("Address", default=known, explain=_ADDRESS).rstrip("/")
             if is_web_address(address):
                 return address
-            self._setup.say("The address must start with http:// or https://.")
+            self._setup.print_line("The address must start with http:// or https://.")
 
     def _ask_name(self) -> bool:
         if self._offer is None or not self._is_own:
@@ -106,10 +106,10 @@ class ModelSection:
             )
             if is_provider_name(name) and name not in taken:
                 break
-            self._setup.say(
+            self._setup.print_line(
                 f"`{name}` can't be used: choose lower-case letters and digits, and no name from the list above."
             )
-        configured = self._setup.writer.settings().providers.get(name)
+        configured = self._setup.writer.load_settings().providers.get(name)
         key_name = (configured.key if configured else "") or build_key_name(name)
         self._offer = ProviderOffer(name, name, self._offer.base_url, key_name)
         return True
@@ -124,9 +124,9 @@ class ModelSection:
         typed = self._ask_for_key(offer) if offer.key_name else ""
         while self._setup.checks:
             known = typed or self._read_key(offer)
-            self._setup.say(f"Checking with {offer.title} …", "dim")
-            self._result = self._setup.probes.try_account(self._account(offer, known))
-            self._setup.say(self._result.sentence, "green" if self._result.right else "yellow")
+            self._setup.print_line(f"Checking with {offer.title} …", "dim")
+            self._result = self._setup.probes.try_account(self._build_account(offer, known))
+            self._setup.print_line(self._result.sentence, "green" if self._result.right else "yellow")
             if self._result.right:
                 break
             match self._ask_what_next(offer, self._result):
@@ -157,11 +157,13 @@ class ModelSection:
             try:
                 state = logins.sign_in(offer.login, TerminalSignIn(self._setup.services))
             except TalariaError as error:
-                self._setup.say(error.for_owner, "yellow")
+                self._setup.print_line(error.for_owner, "yellow")
                 raise SkipQuestion from error
-            self._setup.say(f"Signed in to {state.title}{f' as {state.account}' if state.account else ''}.", "green")
+            self._setup.print_line(
+                f"Signed in to {state.title}{f' as {state.account}' if state.account else ''}.", "green"
+            )
         self._result = self._setup.probes.try_login(offer.name)
-        self._setup.say(self._result.sentence, "green" if self._result.right else "yellow")
+        self._setup.print_line(self._result.sentence, "green" if self._result.right else "yellow")
         use_provider(self._setup.writer, offer.name)
         return True
 
@@ -177,7 +179,7 @@ class ModelSection:
         if self._offer is None:
             return False
         names = self._result.models if self._result else ()
-        now = self._setup.writer.settings().model.name
+        now = self._setup.writer.load_settings().model.name
         default = now if now and (now in names or not names) else self._result.good if self._result else ""
         ask = self._setup.questions
         while True:
@@ -186,17 +188,17 @@ class ModelSection:
             else:
                 model = ask.ask("Model, as the provider calls it", default=default, explain=_MODEL)
             self._setup.writer.put("model.name", model)
-            self._setup.say(f"Saved {self._offer.name}:{model} in {self._setup.services.profile.config_file}.")
-            if self._answers(self._offer.name, model):
+            self._setup.print_line(f"Saved {self._offer.name}:{model} in {self._setup.services.profile.config_file}.")
+            if self._accept_answer(self._offer.name, model):
                 return True
 
-    def _answers(self, provider: str, model: str) -> bool:
+    def _accept_answer(self, provider: str, model: str) -> bool:
         """Ask the model for a few tokens; return whether it answers, or is to be used all the same."""
         if not self._setup.checks or self._result is None or not self._result.right:  # kept without a check
             return True
-        self._setup.say(f"Asking {provider}:{model} …", "dim")
+        self._setup.print_line(f"Asking {provider}:{model} …", "dim")
         result = self._setup.probes.try_model(provider, model)
-        self._setup.say(result.sentence, "green" if result.right else "yellow")
+        self._setup.print_line(result.sentence, "green" if result.right else "yellow")
         return result.right or not self._setup.questions.confirm(
             "Choose another model?", default=True, explain="It is saved, but didn't answer just now."
         )
@@ -207,12 +209,12 @@ class ModelSection:
             if not self._setup.questions.confirm(question, default=True, explain=why):
                 raise SkipQuestion
             try:
-                self._setup.say(self._setup.services.models().install_embedded(self._setup.say))
+                self._setup.print_line(self._setup.services.models().install_embedded(self._setup.print_line))
             except TalariaError as error:
-                self._setup.say(str(error), "yellow")
+                self._setup.print_line(str(error), "yellow")
                 return True
         use_embedded(self._setup.writer)
-        self._setup.say("The built-in model works. It is for simple chat only and can't use tools.")
+        self._setup.print_line("The built-in model works. It is for simple chat only and can't use tools.")
         return True
 
     def _ask_for_key(self, offer: ProviderOffer) -> str:
@@ -224,12 +226,12 @@ class ModelSection:
             typed = self._setup.questions.ask_hidden(f"Key {offer.key_name}", default=default, explain=explain)
             if typed or known or self._is_own:
                 return typed
-            self._setup.say(f"{offer.title} needs a key. Type `skip` to continue without one.")
+            self._setup.print_line(f"{offer.title} needs a key. Type `skip` to continue without one.")
 
     def _read_key(self, offer: ProviderOffer) -> str:
-        return (self._setup.writer.secrets().get(offer.key_name) or "") if offer.key_name else ""
+        return (self._setup.writer.read_secrets().get(offer.key_name) or "") if offer.key_name else ""
 
-    def _account(self, offer: ProviderOffer, key: str) -> TrialAccount:
+    def _build_account(self, offer: ProviderOffer, key: str) -> TrialAccount:
         base_url = offer.base_url if self._is_own else ""
         return TrialAccount(offer.name, base_url, offer.key_name if key or not self._is_own else "", key)
 
@@ -238,12 +240,14 @@ class ModelSection:
         change = ProviderChange(name=offer.name, key_name=offer.key_name, key=typed, base_url=base_url)
         write_provider(self._setup.writer, change)
         if typed:
-            self._setup.say(f"Saved {offer.key_name} {mask(typed)} in {self._setup.services.profile.secrets_file}.")
+            self._setup.print_line(
+                f"Saved {offer.key_name} {mask(typed)} in {self._setup.services.profile.secrets_file}."
+            )
         use_provider(self._setup.writer, offer.name)
 
     def _get_default_provider(self) -> str:
         chosen = self._setup.found.chosen
-        return self._setup.writer.settings().model.provider or (chosen.provider if chosen else "")
+        return self._setup.writer.load_settings().model.provider or (chosen.provider if chosen else "")
 
     def _describe_offer(self, offer: ProviderOffer) -> str:
         key = any(key.name == offer.key_name for key in self._setup.found.keys)

@@ -29,7 +29,7 @@ from talaria.settings.config_writer import (
     check_setting,
     is_provider_name,
 )
-from talaria.settings.errors import nearest
+from talaria.settings.errors import find_nearest
 from talaria.settings.sections.chats import ChatAccount
 
 _STANDARD_INPUT = "-"
@@ -81,8 +81,8 @@ class SetupPlanner:
         self._search = self._probes.search()
         self._networks = services.networks()
         self._writer = writer
-        self._settings = writer.settings()
-        self._secrets = writer.secrets()
+        self._settings = writer.load_settings()
+        self._secrets = writer.read_secrets()
         self._sources = SecretSources(services.environment)
 
     def plan(self) -> SetupPlan:
@@ -117,11 +117,11 @@ class SetupPlanner:
             plan.settings[build_provider_key(name, "base_url")] = self._arguments.base_url
         if key:
             plan.secrets[offer.key_name] = key
-            plan.settings |= self._key_setting(offer)
+            plan.settings |= self._build_key_setting(offer)
         known = key or (self._secrets.get(offer.key_name) if offer.key_name else "") or ""
         if not self._arguments.no_check:
             account = TrialAccount(name, self._arguments.base_url or "", offer.key_name if known else "", known)
-            self._add_check(plan, name, self._with_model(self._probes.try_account(account), offer.title))
+            self._add_check(plan, name, self._add_model(self._probes.try_account(account), offer.title))
 
     def _offer(self, name: str) -> ProviderOffer:
         offers = {offer.name: offer for offer in self._probes.providers()}
@@ -129,14 +129,14 @@ class SetupPlanner:
             offer = offers[name]
             return offer if offer.key_name else msgspec.structs.replace(offer, key_name=build_key_name(name))
         if not self._arguments.base_url:
-            close = nearest(name, [*offers, EMBEDDED])
+            close = find_nearest(name, [*offers, EMBEDDED])
             hint = f"the nearest is `{close}`" if close else "one of your own needs --base-url"
             raise Refused(f"`{name}` isn't a known provider; {hint}.")
         if not is_provider_name(name):
             raise Refused(f"`{name}` can't be the name of a provider: use lower-case letters and digits.")
         return ProviderOffer(name, name, self._arguments.base_url, build_key_name(name))
 
-    def _key_setting(self, offer: ProviderOffer) -> dict[str, str | None]:
+    def _build_key_setting(self, offer: ProviderOffer) -> dict[str, str | None]:
         """Return the setting that names a provider's key, if it is not already known."""
         known = {one.key_name for one in self._probes.providers() if one.name == offer.name}
         return {} if offer.key_name in known else {build_provider_key(offer.name, "key"): offer.key_name}
@@ -146,23 +146,23 @@ class SetupPlanner:
             sentence = "The built-in model isn't installed. `talaria model install-embedded` installs it."
             self._add_check(plan, EMBEDDED, ProbeResult("unreachable", sentence))
 
-    def _with_model(self, result: ProbeResult, title: str) -> ProbeResult:
+    def _add_model(self, result: ProbeResult, title: str) -> ProbeResult:
         model = self._arguments.model
         if not result.right or not model or any(one == model or one.endswith(f"/{model}") for one in result.models):
             return result
-        close = nearest(model, result.models)
+        close = find_nearest(model, result.models)
         return ProbeResult("odd", f"{title} has no model `{model}`{f'; the nearest is `{close}`' if close else ''}.")
 
     def _plan_networks(self, plan: SetupPlan) -> None:
         networks = self._networks.setups()
         given = dict(_split_answer(text) for text in self._arguments.chat)
         accounts = [ChatAccount(name, name) for name in networks]
-        accounts += [ChatAccount(name, one.network) for name, one in self._writer.settings().platforms.items()
+        accounts += [ChatAccount(name, one.network) for name, one in self._writer.load_settings().platforms.items()
                      if one.network in networks and one.network != name]  # fmt: skip
         for account in accounts:
             self._plan_account(plan, account, networks[account.network], given)
         for name in given:
-            close = nearest(name, [_answer_name(account, one) for account in accounts
+            close = find_nearest(name, [_answer_name(account, one) for account in accounts
                                    for one in networks[account.network].questions])  # fmt: skip
             raise Refused(f"`{name}` isn't an answer of a chat network{f'; the nearest is `{close}`' if close else ''}."
                           " `talaria setup --list-networks` lists them.")  # fmt: skip

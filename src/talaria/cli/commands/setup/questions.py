@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from msgspec import Struct
 
 from talaria.cli.terminal import Terminal
-from talaria.settings.errors import nearest
+from talaria.settings.errors import find_nearest
 
 _SHOWN_CHOICES = 12
 _ALL_BUT = "all but "
@@ -124,7 +124,7 @@ class SetupQuestions:
             self._terminal.line(f"  {number:>2}  {choice.name:<{width}}  {choice.remark}".rstrip())
 
     def _confirm_unlisted(self, typed: str, names: Sequence[str]) -> bool:
-        close = nearest(typed, names)
+        close = find_nearest(typed, names)
         hint = f" The nearest is {close}." if close else ""
         explain = "A provider may have models that it doesn't list, but a misspelled name won't work."
         return self.confirm(f"{typed} isn't in the list.{hint} Use it anyway?", default=False, explain=explain)
@@ -215,6 +215,6 @@ def _describe_chosen(names: Sequence[str], chosen: Sequence[str]) -> str:
 
 
 def _explain_unknown(typed: str, choices: Sequence[MenuChoice]) -> str:
-    close = nearest(typed, [choice.name for choice in choices])
+    close = find_nearest(typed, [choice.name for choice in choices])
     hint = f"did you mean {close}?" if close else f"choose a number from 1 to {len(choices)}, or a name."
     return f"{typed} isn't in the list: {hint}"

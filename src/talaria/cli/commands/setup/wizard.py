@@ -76,7 +76,7 @@ class ToolsSection:
         )
 
     def _ask_toolsets(self) -> bool:
-        self._enabled = self._setup.writer.settings().tools.toolsets
+        self._enabled = self._setup.writer.load_settings().tools.toolsets
         choices = [
             MenuChoice(group.name, ", ".join(tool.name for tool in group.tools))
             for group in self._setup.services.tools().toolsets()
@@ -84,7 +84,7 @@ class ToolsSection:
         on = self._setup.questions.choose_some("Toolsets to turn on", choices, default=self._enabled, explain=_WHICH)
         self._enabled = tuple(on)
         self._setup.writer.put("tools.toolsets", msgspec.json.encode(on).decode())
-        self._setup.say(f"On: {', '.join(on) or 'none'}.")
+        self._setup.print_line(f"On: {', '.join(on) or 'none'}.")
         return True
 
     def _ask_search(self) -> bool:
@@ -92,7 +92,7 @@ class ToolsSection:
         if "web" not in self._enabled:
             return False
         offers = {offer.name: offer for offer in self._setup.search.engines()}
-        addresses = self._setup.writer.settings().web.addresses
+        addresses = self._setup.writer.load_settings().web.addresses
         now = next(iter(offers))
         default = addresses.get(now, "") if now == SEARXNG and now in addresses else now
         while True:
@@ -105,7 +105,7 @@ class ToolsSection:
                 name = SEARXNG
                 break
             names = ", ".join(one for one in offers if one != SEARXNG)
-            self._setup.say(f"Type {names}, or an address that begins with http:// or https://.")
+            self._setup.print_line(f"Type {names}, or an address that begins with http:// or https://.")
         self._engine = name
         if not offers[name].key_name:
             self._use_engine()
@@ -117,7 +117,7 @@ class ToolsSection:
         if offer is None or not offer.key_name:
             return False
         if offer.name == "google":
-            known = self._setup.writer.settings().web.google_engine_id
+            known = self._setup.writer.load_settings().web.google_engine_id
             answer = self._setup.questions.ask("Search engine id", default=known, explain=_GOOGLE_ID)
             self._setup.writer.put("web.google_engine_id", answer)
         check = partial(self._setup.search.try_engine, offer.name)
@@ -133,25 +133,25 @@ class ToolsSection:
             order = order_engines(offers, self._engine)
             self._setup.writer.put("web.engines", msgspec.json.encode(order).decode())
         title = next(offer.title for offer in offers if offer.name == self._engine)
-        self._setup.say(f"Web searches use {title}.")
+        self._setup.print_line(f"Web searches use {title}.")
 
     def _ask_sandbox(self) -> bool:
         if not {"terminal", "code"}.intersection(self._enabled):
             return False
         problem = self._setup.services.sandbox_problem()
         if problem:
-            self._setup.say(f"A sandbox for commands isn't available here: {problem}")
+            self._setup.print_line(f"A sandbox for commands isn't available here: {problem}")
             return False
-        enabled = self._setup.writer.settings().sandbox.enabled
+        enabled = self._setup.writer.load_settings().sandbox.enabled
         now = enabled if enabled == "auto" else "on" if enabled else "off"
         choices = [MenuChoice(name, note) for name, note in SANDBOXES.items()]
         chosen = self._setup.questions.choose("Sandbox", choices, default=now, explain=_SANDBOX)
         self._setup.writer.put("sandbox.enabled", chosen)
-        self._setup.say(f"Commands run {SANDBOXES[chosen]}.")
+        self._setup.print_line(f"Commands run {SANDBOXES[chosen]}.")
         return True
 
     def _ask_network(self) -> bool:
-        settings = self._setup.writer.settings().sandbox
+        settings = self._setup.writer.load_settings().sandbox
         if (
             not settings.enabled
             or self._setup.services.sandbox_problem()
@@ -166,10 +166,10 @@ class ToolsSection:
 
     def _ask_approval(self) -> bool:
         choices = [MenuChoice(name, note) for name, note in MODES.items()]
-        now = self._setup.writer.settings().approval.mode
+        now = self._setup.writer.load_settings().approval.mode
         mode = self._setup.questions.choose("Approval", choices, default=now, explain=_MODE)
         self._setup.writer.put("approval.mode", mode)
-        self._setup.say(f"Approval: {MODES[mode]}.")
+        self._setup.print_line(f"Approval: {MODES[mode]}.")
         return True
 
 
@@ -201,7 +201,7 @@ def run_wizard(services: Services, section: str | None, *, checks: bool, network
     try:
         _greet(setup)
         sections = [section] if section else _choose_sections(progress, setup)
-        run_steps(list(_list_steps(sections, setup, progress)), lambda: setup.say("This is the first question."))
+        run_steps(list(_list_steps(sections, setup, progress)), lambda: setup.print_line("This is the first question."))
     except (QuitWizard, KeyboardInterrupt) as left:
         return _report_stop(progress, setup, interrupted=isinstance(left, KeyboardInterrupt))
     _print_summary(setup, progress)
@@ -209,21 +209,21 @@ def run_wizard(services: Services, section: str | None, *, checks: bool, network
 
 
 def _greet(setup: SetupContext) -> None:
-    setup.say(f"Setup of the profile {setup.services.profile.name}", "bold")
+    setup.print_line(f"Setup of the profile {setup.services.profile.name}", "bold")
     for line in describe_discovery(setup.found):
-        setup.say(f"  {line}")
-    setup.say(f"{setup.questions.navigation_help} Press Ctrl-C to leave at any time.")
+        setup.print_line(f"  {line}")
+    setup.print_line(f"{setup.questions.navigation_help} Press Ctrl-C to leave at any time.")
 
 
 def _choose_sections(progress: WizardProgress, setup: SetupContext) -> list[str]:
-    left, done = progress.left(), progress.finished()
+    left, done = progress.list_unfinished(), progress.load_finished()
     if not done:
         return list(left)
-    titles = ", ".join(_title(name) for name in done)
+    titles = ", ".join(_get_title(name) for name in done)
     if left:
-        setup.say(f"Already done: {titles}. Continuing with: {_title(left[0])}.")
+        setup.print_line(f"Already done: {titles}. Continuing with: {_get_title(left[0])}.")
         return list(left)
-    choices = [MenuChoice(ALL), *(MenuChoice(name, _title(name)) for name in SECTIONS)]
+    choices = [MenuChoice(ALL), *(MenuChoice(name, _get_title(name)) for name in SECTIONS)]
     picked = setup.questions.choose("Which section?", choices, default=ALL, explain=_AGAIN_HELP)
     return list(SECTIONS) if picked == ALL else [picked]
 
@@ -238,9 +238,9 @@ def _list_steps(sections: Sequence[str], setup: SetupContext, progress: WizardPr
 
 
 def _print_heading(setup: SetupContext, title: str, purpose: str) -> bool:
-    setup.say("")
-    setup.say(title, "bold")
-    setup.say(purpose)
+    setup.print_line("")
+    setup.print_line(title, "bold")
+    setup.print_line(purpose)
     return False
 
 
@@ -250,20 +250,20 @@ def _finish(progress: WizardProgress, name: str) -> bool:
 
 
 def _report_stop(progress: WizardProgress, setup: SetupContext, *, interrupted: bool) -> int:
-    left = progress.left()
-    where = f", starting with: {_title(left[0])}" if left else ""
-    setup.say(f"\nStopped here. Your answers are saved; `talaria setup` continues{where}.")
+    left = progress.list_unfinished()
+    where = f", starting with: {_get_title(left[0])}" if left else ""
+    setup.print_line(f"\nStopped here. Your answers are saved; `talaria setup` continues{where}.")
     return INTERRUPTED if interrupted else 0
 
 
 def _print_summary(setup: SetupContext, progress: WizardProgress) -> None:
-    now, settings = setup.probes.discover(), setup.writer.settings()
-    setup.say("")
-    setup.say("Ready" if now.chosen else "Almost ready", "bold")
+    now, settings = setup.probes.discover(), setup.writer.load_settings()
+    setup.print_line("")
+    setup.print_line("Ready" if now.chosen else "Almost ready", "bold")
     if now.chosen:
-        setup.say(f"  Model:    {now.chosen.provider}:{now.chosen.model}. {now.chosen.why}")
+        setup.print_line(f"  Model:    {now.chosen.provider}:{now.chosen.model}. {now.chosen.why}")
     else:
-        setup.say(f"  Model:    none yet. {now.trouble}", "yellow")
+        setup.print_line(f"  Model:    none yet. {now.trouble}", "yellow")
     off = {name for name, one in settings.platforms.items() if not one.enabled}
     networks = ", ".join(
         network.title if account.name == name else f"{network.title} ({account.name})"
@@ -271,16 +271,20 @@ def _print_summary(setup: SetupContext, progress: WizardProgress) -> None:
         for account in find_accounts(name, setup.writer)
         if account.name not in off
     )
-    setup.say(f"  Chats:    {f'{networks}, when the gateway runs' if networks else 'none'}.")
-    setup.say(f"  Tools:    {', '.join(settings.tools.toolsets) or 'none'}.")
-    setup.say(f"  Approval: {settings.approval.mode} ({MODES[settings.approval.mode]}).")
-    if progress.left():
-        setup.say(f"Not done yet: {', '.join(map(_title, progress.left()))}. `talaria setup` continues there.")
+    setup.print_line(f"  Chats:    {f'{networks}, when the gateway runs' if networks else 'none'}.")
+    setup.print_line(f"  Tools:    {', '.join(settings.tools.toolsets) or 'none'}.")
+    setup.print_line(f"  Approval: {settings.approval.mode} ({MODES[settings.approval.mode]}).")
+    if progress.list_unfinished():
+        setup.print_line(
+            f"Not done yet: {', '.join(map(_get_title, progress.list_unfinished()))}. `talaria setup` continues there."
+        )
     if now.chosen:
-        setup.say('Run `talaria` to chat, or `talaria "Hello"` to ask once. `talaria doctor` checks the installation.')
+        setup.print_line(
+            'Run `talaria` to chat, or `talaria "Hello"` to ask once. `talaria doctor` checks the installation.'
+        )
     else:
-        setup.say("Now run `talaria setup model` to choose a model. `talaria doctor` checks the installation.")
+        setup.print_line("Now run `talaria setup model` to choose a model. `talaria doctor` checks the installation.")
 
 
-def _title(name: str) -> str:
+def _get_title(name: str) -> str:
     return _TITLES[name]

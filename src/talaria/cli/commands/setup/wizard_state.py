@@ -30,7 +30,7 @@ class WizardProgress:
         self._profile = profile
         self._file = profile.folder / _FILE
 
-    def finished(self) -> tuple[str, ...]:
+    def load_finished(self) -> tuple[str, ...]:
         """Finished sections; none if the file is unreadable."""
         try:
             stored = msgspec.json.decode(read_file(self._file) or b"{}", type=_StoredProgress)
@@ -38,15 +38,15 @@ class WizardProgress:
             return ()
         return tuple(section for section in SECTIONS if section in stored.finished)
 
-    def left(self) -> tuple[str, ...]:
+    def list_unfinished(self) -> tuple[str, ...]:
         """Unfinished sections."""
-        done = self.finished()
+        done = self.load_finished()
         return tuple(section for section in SECTIONS if section not in done)
 
     def finish(self, section: str) -> None:
         """Store that a section is finished."""
         with lock_folder(self._profile.folder):
-            done = {*self.finished(), section}
+            done = {*self.load_finished(), section}
             stored = _StoredProgress([name for name in SECTIONS if name in done])
             write_file(self._file, msgspec.json.encode(stored).decode() + "\n")
 
@@ -68,11 +68,11 @@ class SetupContext(Struct, frozen=True):
         """Terminal to print to."""
         return self.services.terminal
 
-    def say(self, text: str, *styles: str) -> None:
+    def print_line(self, text: str, *styles: str) -> None:
         """Print a line, followed by the pending notes about saved settings."""
-        self.terminal.line(self.terminal.styled(wrap_lines(text, self.terminal), *styles))
+        self.terminal.line(self.terminal.style(wrap_lines(text, self.terminal), *styles))
         for note in self.writer.notes:
-            self.terminal.line(self.terminal.styled(wrap_lines(note, self.terminal), "yellow"))
+            self.terminal.line(self.terminal.style(wrap_lines(note, self.terminal), "yellow"))
         self.writer.notes.clear()
 
 
@@ -80,10 +80,12 @@ def ask_for_secret(
     setup: SetupContext, question: SetupQuestion, title: str, check: Callable[[str], ProbeResult], *, kind: str
 ) -> None:
     """Ask for a secret and save it once ``check`` accepts it; an empty answer keeps the stored one."""
-    typed = ask_setup_question(setup, question, title, check, setup.writer.secrets().get(question.name) or "", kind)
+    typed = ask_setup_question(
+        setup, question, title, check, setup.writer.read_secrets().get(question.name) or "", kind
+    )
     if typed:
         setup.writer.keep_secret(question.name, typed)
-        setup.say(f"Saved {question.name} {mask(typed)} in {setup.services.profile.secrets_file}.")
+        setup.print_line(f"Saved {question.name} {mask(typed)} in {setup.services.profile.secrets_file}.")
 
 
 def ask_setup_question(
@@ -97,9 +99,9 @@ def ask_setup_question(
     """Ask until the service ``title`` accepts the answer, and return it; an empty text keeps ``known``."""
     typed = _read_answer(setup, question, known, kind)
     while setup.checks and check is not None and (typed or known):
-        setup.say(f"Checking with {title} …", "dim")
+        setup.print_line(f"Checking with {title} …", "dim")
         result = check(typed or known)
-        setup.say(result.sentence, "green" if result.right else "yellow")
+        setup.print_line(result.sentence, "green" if result.right else "yellow")
         if result.right:
             break
         default = "another" if result.outcome == "refused" else "again"
@@ -137,11 +139,11 @@ def _read_answer(setup: SetupContext, question: SetupQuestion, known: str, kind:
             typed = "" if typed == "none" else typed
         problem = question.problem(typed) if typed and question.problem else ""
         if problem:
-            setup.say(problem)
+            setup.print_line(problem)
         elif typed or known or not question.required:
             return typed
         else:
-            setup.say(f"Type or paste the {kind}, or `skip` to continue without one.")
+            setup.print_line(f"Type or paste the {kind}, or `skip` to continue without one.")
 
 
 def describe_secret(name: str) -> SetupQuestion:

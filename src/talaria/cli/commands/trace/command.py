@@ -21,7 +21,7 @@ from talaria.cli.parser import add_completion
 from talaria.cli.services import Services
 from talaria.cli.session_lookup import find_session
 from talaria.cli.terminal import Terminal
-from talaria.cli.terminal_text import cell, cut, display_width, pad
+from talaria.cli.terminal_text import cut, display_width, format_cell, pad
 from talaria.contracts.clock import SystemClock
 from talaria.contracts.store import Transaction
 from talaria.contracts.stores.turns import DailyUsage, TurnState, UsageGroup
@@ -138,7 +138,9 @@ def show_trace(arguments: argparse.Namespace, services: Services) -> None:
     if arguments.html is not None or arguments.svg is not None:
         _draw(trace, arguments, services, zone)
     elif arguments.json:
-        services.terminal.json([_fields(one) for one in trace.breaks] if arguments.breaks else _trace_as_data(trace))
+        services.terminal.json(
+            [_list_fields(one) for one in trace.breaks] if arguments.breaks else _trace_as_data(trace)
+        )
     elif arguments.breaks:
         _print_breaks(trace, services, zone)
     elif trace.turns:
@@ -166,7 +168,7 @@ def print_tree(trace: SessionTrace, terminal: Terminal, zone: tzinfo | None) -> 
     if trace.earlier:
         more = trace.earlier + len(trace.turns)
         note = f"… {pluralize(trace.earlier, 'earlier turn')}; --last {more} shows everything"
-        terminal.line(terminal.styled(cut(note, terminal.width), "dim"))
+        terminal.line(terminal.style(cut(note, terminal.width), "dim"))
     roots = [build_turn_node(turn, zone) for turn in trace.turns]
     roots += [_build_break_node(prefix_break) for prefix_break in trace.breaks if prefix_break.turn is None]
     if len(trace.turns) > 1:
@@ -184,7 +186,7 @@ def build_turn_node(turn: NumberedTurn, zone: tzinfo | None) -> TreeNode:
     trace = turn.trace
     record = trace.turn
     color = _TURN_COLORS.get(record.state, "yellow")
-    failure = [TreeNode(label=cell(record.error), styles=(color,))] if record.error else []
+    failure = [TreeNode(label=format_cell(record.error), styles=(color,))] if record.error else []
     return TreeNode(
         label=f"{turn.number} {format_turn_state(record.state)} · {format_time(record.started_at, zone)}",
         cells=(format_duration(record.started_at, trace.ended_at), "", *_format_usage_cells(trace.usage)),
@@ -218,7 +220,7 @@ def _build_branches(turn: NumberedTurn) -> Iterator[TreeNode]:
             if prefix_break.step == model.number:
                 yield _build_break_node(prefix_break)
         yield TreeNode(
-            label=cell(model.model),
+            label=format_cell(model.model),
             cells=(
                 format_duration(model.started_at, model.ended_at),
                 format_seconds(model.first_text_seconds) if model.first_text_seconds is not None else "",
@@ -230,7 +232,8 @@ def _build_branches(turn: NumberedTurn) -> Iterator[TreeNode]:
 
 def _build_break_node(prefix_break: PrefixBreak) -> TreeNode:
     return TreeNode(
-        label=f"prefix break: {cell(prefix_break.reason)} ({format_break_cost(prefix_break)})", styles=("yellow",)
+        label=f"prefix break: {format_cell(prefix_break.reason)} ({format_break_cost(prefix_break)})",
+        styles=("yellow",),
     )
 
 
@@ -256,7 +259,7 @@ def _build_tool_nodes(tools: Sequence[ToolSpan]) -> Iterator[TreeNode]:
 
 def _build_tool_node(tool: ToolSpan) -> TreeNode:
     return TreeNode(
-        label=cell(f"{tool.name} {tool.summary}".strip()),
+        label=format_cell(f"{tool.name} {tool.summary}".strip()),
         cells=(format_duration(tool.started_at, tool.ended_at),),
         note=format_tool_outcome(tool),
         note_style=_TOOL_COLORS[tool.state],
@@ -297,11 +300,11 @@ def _print_line(branch: str, node: TreeNode, width: int, terminal: Terminal) -> 
     label = cut(node.label, available)
     gap = " " * (available - display_width(label))
     cells = "".join(pad(text, size, right=True) for text, size in zip(node.cells, _WIDTHS, strict=False))
-    text = f"{terminal.styled(branch, 'dim')}{terminal.styled(label, *node.styles)}"
+    text = f"{terminal.style(branch, 'dim')}{terminal.style(label, *node.styles)}"
     if node.cells:
-        text += gap + terminal.styled(cells, *node.styles)
+        text += gap + terminal.style(cells, *node.styles)
     if node.note:
-        text += "  " + (terminal.styled(node.note, node.note_style))
+        text += "  " + (terminal.style(node.note, node.note_style))
     terminal.line(cut(text.rstrip(), terminal.width))
 
 
@@ -349,8 +352,8 @@ def _trace_as_data(trace: SessionTrace) -> dict[str, Any]:
         "session_id": trace.session.id,
         "earlier_turns": trace.earlier,
         "turns": [_turn_as_data(turn) for turn in trace.turns],
-        "usage": _fields(trace.usage),
-        "breaks": [_fields(one) for one in trace.breaks],
+        "usage": _list_fields(trace.usage),
+        "breaks": [_list_fields(one) for one in trace.breaks],
     }
 
 
@@ -358,13 +361,13 @@ def _turn_as_data(turn: NumberedTurn) -> dict[str, Any]:
     trace = turn.trace
     return {
         "number": turn.number,
-        **_fields(trace.turn),
+        **_list_fields(trace.turn),
         "seconds": (trace.ended_at - trace.turn.started_at).total_seconds(),
-        "usage": _fields(trace.usage),
+        "usage": _list_fields(trace.usage),
         "steps": [
             {
                 "kind": type(span).__struct_config__.tag,
-                **_fields(span),
+                **_list_fields(span),
                 "seconds": (span.ended_at - span.started_at).total_seconds(),
             }
             for span in trace.spans
@@ -372,9 +375,9 @@ def _turn_as_data(turn: NumberedTurn) -> dict[str, Any]:
     }
 
 
-def _fields(value: Any) -> dict[str, Any]:
+def _list_fields(value: Any) -> dict[str, Any]:
     """Return all fields of a struct, including zeros."""
-    return {name: _fields(one) if isinstance(one, Usage) else one for name, one in structs.asdict(value).items()}
+    return {name: _list_fields(one) if isinstance(one, Usage) else one for name, one in structs.asdict(value).items()}
 
 
 def _parse_count(text: str) -> int:

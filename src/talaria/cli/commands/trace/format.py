@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from talaria.cli.terminal_text import cell
+from talaria.cli.terminal_text import format_cell
 from talaria.contracts.stores.turns import TurnState
 from talaria.core.formatting import format_money, pluralize
 from talaria.core.messages import Usage
@@ -44,7 +44,7 @@ def format_turn_state(state: TurnState) -> str:
 
 def format_tool_outcome(tool: ToolSpan) -> str:
     """Return the outcome of a tool call, with its message if it failed."""
-    failure = cell(tool.failure[:_LONGEST_FAILURE])
+    failure = format_cell(tool.failure[:_LONGEST_FAILURE])
     return f"{tool.state}: {failure}" if failure else tool.state
 
 

@@ -17,7 +17,7 @@ from talaria.cli.commands.trace.format import (
     format_turn_state,
     format_usage_summary,
 )
-from talaria.cli.terminal_text import cell, cut, display_width
+from talaria.cli.terminal_text import cut, display_width, format_cell
 from talaria.core.formatting import format_time
 from talaria.core.messages import Usage
 from talaria.observability.trace import ModelSpan, NumberedTurn, SessionTrace, Span, ToolSpan, TurnTrace
@@ -62,7 +62,7 @@ def pack_lanes(spans: Iterable[Span]) -> list[list[Span]]:
     return lanes
 
 
-def ticks(seconds: float) -> Iterator[tuple[float, str]]:
+def iterate_ticks(seconds: float) -> Iterator[tuple[float, str]]:
     """Yield round numbers of seconds from zero, with their labels."""
     step = _round_step(seconds / _MOST_TICKS)
     digits = max(0, -floor(log10(step)))
@@ -179,42 +179,42 @@ class _Panel:
 
     def draw(self) -> Iterator[str]:
         """Yield the SVG elements."""
-        yield from self._head()
-        yield from self._axis()
+        yield from self._draw_head()
+        yield from self._draw_axis()
         for number, lane in enumerate(self._lanes):
-            yield from self._lane(self._top + _TURN_HEAD + number * _LANE, self._names.get(number, ""), lane)
-        yield from self._breaks()
+            yield from self._draw_lane(self._top + _TURN_HEAD + number * _LANE, self._names.get(number, ""), lane)
+        yield from self._draw_breaks()
 
-    def _head(self) -> Iterator[str]:
+    def _draw_head(self) -> Iterator[str]:
         trace = self._turn.trace
-        kept = trace.turn
-        elapsed = format_duration(kept.started_at, trace.ended_at)
-        state = f"Turn {self._turn.number}: {format_turn_state(kept.state)} after {elapsed}"
+        turn = trace.turn
+        elapsed = format_duration(turn.started_at, trace.ended_at)
+        state = f"Turn {self._turn.number}: {format_turn_state(turn.state)} after {elapsed}"
         details = [
-            format_time(kept.started_at, self._zone),
+            format_time(turn.started_at, self._zone),
             count_steps(trace),
             format_usage_summary(trace.usage),
-            cell(kept.error),
+            format_cell(turn.error),
         ]
         line = " · ".join(filter(None, [state, *details]))
         yield _draw_text(_MARGIN, self._top + 18, cut(line, int(_WIDTH / _CHARACTER) - 10), "turn")
 
-    def _axis(self) -> Iterator[str]:
+    def _draw_axis(self) -> Iterator[str]:
         top, bottom = self._top + _TURN_HEAD, self._top + _TURN_HEAD + _LANE * len(self._lanes)
         yield f'<rect class="stripe" x="{_LEFT}" y="{top}" width="{_PLOT}" height="{bottom - top}"/>'
-        for seconds, label in ticks(self._scale.seconds):
+        for seconds, label in iterate_ticks(self._scale.seconds):
             x = self._scale.at(seconds)
             yield f'<line class="grid" x1="{x:.1f}" y1="{top}" x2="{x:.1f}" y2="{bottom + 4}"/>'
             yield f'<text class="soft" x="{x:.1f}" y="{bottom + 17}" text-anchor="middle">{label}</text>'
 
-    def _lane(self, top: int, name: str, lane: Sequence[Span]) -> Iterator[str]:
+    def _draw_lane(self, top: int, name: str, lane: Sequence[Span]) -> Iterator[str]:
         if name:
             yield _draw_text(_LEFT - 8, top + 17, name, "soft", anchor="end")
         for index, span in enumerate(lane):
             free = self._scale.position(lane[index + 1].started_at) if index + 1 < len(lane) else _WIDTH
             yield from _draw_bar(span, self._scale, top + (_LANE - _BAR) / 2, free)
 
-    def _breaks(self) -> Iterator[str]:
+    def _draw_breaks(self) -> Iterator[str]:
         top, bottom = self._top + _TURN_HEAD, self._top + _TURN_HEAD + _LANE * len(self._lanes)
         for prefix_break in self._turn.breaks:
             x = self._scale.position(prefix_break.at)
@@ -244,7 +244,7 @@ def _draw_bar(span: Span, scale: TimeScale, top: float, free: float) -> Iterator
     """Yield a span: thin until the model's first text, then thick; tools are thick."""
     begin, end = scale.position(span.started_at), scale.position(span.ended_at)
     thick, name = begin, span.state if isinstance(span, ToolSpan) else "model"
-    yield f"<g><title>{_escape(_format_label(span))}\n{_escape(_tooltip(span))}</title>"
+    yield f"<g><title>{_escape(_format_label(span))}\n{_escape(_format_tooltip(span))}</title>"
     if isinstance(span, ModelSpan) and span.first_text_seconds:
         thick = min(end, begin + scale.at(span.first_text_seconds) - scale.left)
         yield _draw_rect("wait", begin, top + (_BAR - _THIN) / 2, thick - begin, _THIN)
@@ -271,10 +271,10 @@ def _fit(label: str, width: float) -> str:
 
 
 def _format_label(span: Span) -> str:
-    return cell(span.model if isinstance(span, ModelSpan) else f"{span.name} {span.summary}".strip())
+    return format_cell(span.model if isinstance(span, ModelSpan) else f"{span.name} {span.summary}".strip())
 
 
-def _tooltip(span: Span) -> str:
+def _format_tooltip(span: Span) -> str:
     elapsed = format_duration(span.started_at, span.ended_at)
     if isinstance(span, ToolSpan):
         return f"{elapsed} · {format_tool_outcome(span)}"
@@ -288,7 +288,7 @@ def _format_context(span: ModelSpan) -> str:
 
 def _format_title(trace: SessionTrace) -> str:
     usage: Usage = trace.usage
-    return " · ".join(filter(None, [cell(trace.session.title) or trace.session.id, format_usage_summary(usage)]))
+    return " · ".join(filter(None, [format_cell(trace.session.title) or trace.session.id, format_usage_summary(usage)]))
 
 
 def _draw_text(x: float, y: float, text: str, name: str, *, anchor: str = "start") -> str:
@@ -297,4 +297,4 @@ def _draw_text(x: float, y: float, text: str, name: str, *, anchor: str = "start
 
 def _escape(text: str) -> str:
     """Return text escaped for XML."""
-    return escape(_NOT_IN_XML.sub("\ufffd", cell(text)))
+    return escape(_NOT_IN_XML.sub("\ufffd", format_cell(text)))

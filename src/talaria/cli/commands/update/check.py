@@ -49,7 +49,7 @@ def describe_new_version(services: Services) -> str:
 
 def compare_versions(one: str, other: str) -> int:
     """Return a positive number if ``one`` is the newer version, a negative one if it is older, else 0."""
-    left, right = _key(one), _key(other)
+    left, right = _build_sort_key(one), _build_sort_key(other)
     return (left > right) - (left < right)
 
 
@@ -66,7 +66,7 @@ def _read_or_ask(services: Services) -> str:
     return newest
 
 
-def _key(version: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _build_sort_key(version: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return the release numbers without trailing zeros, then the stage before the release: 0 for the release."""
     parts = _PART.findall(version.lower().partition("+")[0])
     numbers: list[int] = []

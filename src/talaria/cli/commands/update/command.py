@@ -200,8 +200,8 @@ def _remove_program(installation: Installation, services: Services) -> None:
             problem = error.strerror or str(error)
         if problem:
             raise Refused(f"The program couldn't be removed: {problem}\nTo remove it, run `{' '.join(command)}`.")
-    kept = f" The environment at {installation.prefix} is yours; delete it if you don't need it any more."
-    services.terminal.line(f"Talaria is uninstalled.{kept if installation.method in ('pip', 'uv') else ''}")
+    remark = f" The environment at {installation.prefix} is yours; delete it if you don't need it any more."
+    services.terminal.line(f"Talaria is uninstalled.{remark if installation.method in ('pip', 'uv') else ''}")
 
 
 def _list_commands(installation: Installation, uv: str) -> list[list[str]]:
@@ -236,12 +236,12 @@ class _Updater:
         version = installer.find_newest(requirement)
         is_newer = compare_versions(version, __version__) > 0
         if version == __version__ or not (requested or is_newer):
-            self._say(f"Talaria {__version__} is the newest version.")
+            self._print_line(f"Talaria {__version__} is the newest version.")
             return
         program = self.versions.prepare(version, installer, self._services.terminal.note)
         self._check_settings(program, version)
         self._switch(version, version, restores=False)
-        self._say(f"Talaria {version} is installed. `talaria update --rollback` returns to {__version__}.")
+        self._print_line(f"Talaria {version} is installed. `talaria update --rollback` returns to {__version__}.")
 
     def roll_back(self, *, confirmed: bool) -> None:
         """Switch to the version before the last update, and restore its stores where it can't read the current ones."""
@@ -258,7 +258,7 @@ class _Updater:
         if not confirmed and not self._services.terminal.confirm(question):
             raise Refused("Nothing was changed.")
         self._switch(name, version, restores=True)
-        self._say(f"Talaria {version} is in use again.")
+        self._print_line(f"Talaria {version} is in use again.")
 
     def recover(self) -> bool:
         """Undo a switch that was interrupted, for example by a kill; return whether there was one."""
@@ -266,7 +266,7 @@ class _Updater:
         if pending is None:
             return False
         self._undo(pending)
-        self._say(
+        self._print_line(
             f"An update was interrupted. Talaria {self.versions.read_version(pending.before)} is in use again, and"
             " nothing was lost. To update, run `talaria update` again."
         )
@@ -318,7 +318,7 @@ class _Updater:
             if Path(file).exists():
                 output = self._gateways.run(profile, "update", "--restore-store", file)
                 if output.strip():
-                    self._say(output.strip())
+                    self._print_line(output.strip())
 
     def _back_up(self, version: str) -> dict[str, str]:
         backups = {}
@@ -343,7 +343,7 @@ class _Updater:
         for profile in self._profiles:
             self._gateways.run(profile, "sessions", "list", "--limit", "1", "--json")
 
-    def _say(self, text: str) -> None:
+    def _print_line(self, text: str) -> None:
         self._services.terminal.line(text)
 
 

@@ -77,7 +77,7 @@ class Gateways:
 
     def _is_healthy(self, gateway: RunningGateway, version: str) -> bool:
         workers = [one for one in self._list_workers(gateway.profile) if one.version.split()[-1] == version]
-        return any(_answers(one, "/health") and (not gateway.is_ready or _is_ready(one)) for one in workers)
+        return any(_is_reachable(one, "/health") and (not gateway.is_ready or _is_ready(one)) for one in workers)
 
     def _list_workers(self, profile: str) -> list[WorkerStatus]:
         """Return the processes of a profile's gateway on this machine, if they answer."""
@@ -102,10 +102,10 @@ def run_talaria(command: Sequence[str], profile: str, arguments: Sequence[str], 
 
 
 def _is_ready(worker: WorkerStatus) -> bool:
-    return _answers(worker, "/ready")
+    return _is_reachable(worker, "/ready")
 
 
-def _answers(worker: WorkerStatus, path: str) -> bool:
+def _is_reachable(worker: WorkerStatus, path: str) -> bool:
     connection = HTTPConnection(urlsplit(worker.address).netloc, timeout=_PROBE_SECONDS)
     try:
         connection.request("GET", path)

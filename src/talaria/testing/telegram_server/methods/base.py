@@ -61,7 +61,7 @@ def read_parameters(kind: type[P], raw: Raw) -> P:
     given = {name: value for name, value in raw.items() if value is not None and value != ""}
     fields = {field.name: field for field in msgspec.structs.fields(kind)}
     uploads = {name: value for name, value in given.items() if isinstance(value, Upload)}
-    attached = _attached(given)
+    attached = _find_attached(given)
     for name in given:
         if name not in fields and name not in attached:
             raise bad_request(f'unknown parameter "{name}"')
@@ -70,7 +70,7 @@ def read_parameters(kind: type[P], raw: Raw) -> P:
         values["attached"] = {name: uploads[name] for name in attached}
     for name, field in fields.items():
         if name in given:
-            values[name] = _value(name, field.type, given[name], uploads)
+            values[name] = _decode_value(name, field.type, given[name], uploads)
         elif field.default is NODEFAULT and field.default_factory is NODEFAULT:
             raise bad_request(_MISSING.get(name, f'parameter "{name}" is required'))
     return kind(**values)
@@ -195,7 +195,7 @@ def _check_buttons(markup: InlineKeyboardMarkup) -> None:
                 raise bad_request("inline keyboard button URL is invalid")
 
 
-def _attached(given: Raw) -> set[str]:
+def _find_attached(given: Raw) -> set[str]:
     """Return the names of files that other parameters point to."""
     texts = [value for value in given.values() if isinstance(value, str)]
     texts += [msgspec.json.encode(value).decode() for value in given.values() if isinstance(value, list | dict)]
@@ -206,10 +206,10 @@ def _attached(given: Raw) -> set[str]:
     }
 
 
-def _value(name: str, kind: Any, value: object, uploads: Mapping[str, Upload]) -> Any:
-    kinds = _alternatives(kind)
+def _decode_value(name: str, kind: Any, value: object, uploads: Mapping[str, Upload]) -> Any:
+    kinds = _list_alternatives(kind)
     if Upload in kinds:
-        return _file(name, value, uploads)
+        return _decode_file(name, value, uploads)
     if isinstance(value, Upload):
         raise bad_request(f'parameter "{name}" is not a file')
     try:
@@ -225,13 +225,13 @@ def _value(name: str, kind: Any, value: object, uploads: Mapping[str, Upload]) -
         raise bad_request(f"can't parse {name}: {error}") from error
 
 
-def _alternatives(kind: Any) -> set[Any]:
+def _list_alternatives(kind: Any) -> set[Any]:
     if get_origin(kind) in (Union, types.UnionType):
         return {one for one in get_args(kind) if one is not types.NoneType}
     return {kind}
 
 
-def _file(name: str, value: object, uploads: Mapping[str, Upload]) -> Upload | str:
+def _decode_file(name: str, value: object, uploads: Mapping[str, Upload]) -> Upload | str:
     if isinstance(value, Upload):
         return value
     if not isinstance(value, str):

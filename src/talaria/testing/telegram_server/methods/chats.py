@@ -138,7 +138,7 @@ def set_my_commands(world: World, parameters: SetMyCommands) -> bool:
             raise bad_request("BOT_COMMAND_INVALID")
         if not 1 <= len(one.description.strip()) <= 256:
             raise bad_request("BOT_COMMAND_DESCRIPTION_INVALID")
-    world.menus[_menu(parameters)] = [
+    world.menus[_make_menu_key(parameters)] = [
         BotCommand(command=one.command.removeprefix("/"), description=one.description.strip())
         for one in parameters.commands
     ]
@@ -148,12 +148,12 @@ def set_my_commands(world: World, parameters: SetMyCommands) -> bool:
 
 def get_my_commands(world: World, parameters: GetMyCommands) -> list[Wire]:
     """Return a menu of commands."""
-    return [msgspec.to_builtins(one) for one in world.menus.get(_menu(parameters), [])]
+    return [msgspec.to_builtins(one) for one in world.menus.get(_make_menu_key(parameters), [])]
 
 
 def delete_my_commands(world: World, parameters: GetMyCommands) -> bool:
     """Forget a menu of commands."""
-    world.menus.pop(_menu(parameters), None)
+    world.menus.pop(_make_menu_key(parameters), None)
     return True
 
 
@@ -239,7 +239,7 @@ def leave_chat(world: World, parameters: GetChat) -> bool:
 
 def create_forum_topic(world: World, parameters: CreateForumTopic) -> Wire:
     """Open a topic in a forum, or in a private chat of a bot with topics."""
-    room = _forum(world, parameters.chat_id, "create a topic")
+    room = _find_forum(world, parameters.chat_id, "create a topic")
     if not 1 <= len(parameters.name.strip()) <= _LONGEST_NAME:
         raise bad_request("TOPIC_TITLE_EMPTY" if not parameters.name.strip() else "topic name is too long")
     if parameters.icon_color is not None and parameters.icon_color not in COLOURS:
@@ -250,7 +250,7 @@ def create_forum_topic(world: World, parameters: CreateForumTopic) -> Wire:
 
 def edit_forum_topic(world: World, parameters: EditForumTopic) -> bool:
     """Give a topic another name."""
-    room = _forum(world, parameters.chat_id, "edit the topic")
+    room = _find_forum(world, parameters.chat_id, "edit the topic")
     topic = room.topic(parameters.message_thread_id)
     assert topic is not None
     if len(parameters.name) > _LONGEST_NAME:
@@ -360,13 +360,13 @@ CHATS = [
 ]
 
 
-def _menu(parameters: SetMyCommands | GetMyCommands) -> tuple[object, str]:
+def _make_menu_key(parameters: SetMyCommands | GetMyCommands) -> tuple[object, str]:
     scope = parameters.scope or BotCommandScope(type="default")
     return (scope.type, scope.chat_id, scope.user_id), parameters.language_code
 
 
 def _change_topic(world: World, parameters: OneTopic, *, closed: bool, deleted: bool) -> bool:
-    room = _forum(world, parameters.chat_id, "manage the topic")
+    room = _find_forum(world, parameters.chat_id, "manage the topic")
     topic = room.topic(parameters.message_thread_id)
     assert topic is not None
     if topic.closed == closed and not deleted:
@@ -378,7 +378,7 @@ def _change_topic(world: World, parameters: OneTopic, *, closed: bool, deleted: 
     return True
 
 
-def _forum(world: World, chat_id: int | str, action: str) -> ChatState:
+def _find_forum(world: World, chat_id: int | str, action: str) -> ChatState:
     room = world.writable(chat_id)
     if room.info.type == "private":
         if not world.account.topics:
