@@ -122,6 +122,7 @@ async def test_session_continues_after_its_terminal_was_killed(
         await asyncio.to_thread(program.run, "sessions", "rename", renamed, "Cut off")
         await expect(page.get_by_role("button", name="Stop")).to_be_hidden()
         await watched.say("Still there?")
+        await expect(page.locator(".reply")).to_have_count(2)  # to "Go", which is resumed, and to the question
         await expect(page.locator(".reply").last).to_contain_text(re.compile("word299$"))
         await expect(page.get_by_role("button", name="Stop")).to_be_hidden()
         await assert_equals_transcript(page)
