@@ -37,6 +37,11 @@ TEST_NAME_WITHOUT_SUBJECT = re.compile(
     r"|_(is|are|was|were)_(said|heard)(_|$)"
     r"|_(heard|nobody|whatever)(_|$)"
 )
+# A private function named only after its result says neither what it does nor to what: `_told`, `_listed`, `_shown`.
+PARTICIPLE = re.compile(
+    r"_([a-z]+(?<!e)ed|begun|bound|built|chosen|done|drawn|found|given|heard|held|kept|known|left|made|seen|sent|shown"
+    r"|spoken|told|written)"
+)
 MOST_IDIOM_NAMES = 0
 MOST_REPEATED_CLASSES = 0
 
@@ -79,6 +84,17 @@ def test_public_class_names_are_unique() -> None:
 def test_no_name_uses_the_old_idiom() -> None:
     found = [f"{name(path)}: {one}" for path in modules() for one in _public_names(path) if IDIOM & set(_words(one))]
     assert len(found) <= MOST_IDIOM_NAMES, found
+
+
+def test_no_private_function_is_named_with_a_participle() -> None:
+    assert [
+        f"{name(path)}: {node.name}"
+        for path in modules()
+        for node in nodes(path)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and PARTICIPLE.fullmatch(node.name)
+        and not node.decorator_list
+    ] == []
 
 
 def test_no_test_uses_the_old_idiom_in_its_name() -> None:
