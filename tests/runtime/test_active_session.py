@@ -116,12 +116,12 @@ async def test_reset_after_a_move_does_not_replace_a_session_bound_since(
         store, moved = client.application.store, client.active_session.session_id
         begun = await store.write(lambda tx: tx.sessions.create(NewSession(source="telegram")))
         await store.write(lambda tx: tx.bindings.bind("telegram:7", begun.id, CHAT))
-        await client.active_session.reset_session(behind=moved)
+        await client.active_session.reset_session(moved_session=moved)
         binding = await store.read(lambda tx: tx.bindings.get("telegram:7"))
         assert binding is not None
         assert (binding.session_id, client.active_session.session_id) == (begun.id, moved)
         await store.write(lambda tx: tx.bindings.unbind("telegram:7"))
-        await client.active_session.reset_session(behind=moved)
+        await client.active_session.reset_session(moved_session=moved)
         binding = await store.read(lambda tx: tx.bindings.get("telegram:7"))
         assert binding is not None
         assert binding.session_id == client.active_session.session_id != moved

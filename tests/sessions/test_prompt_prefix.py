@@ -47,7 +47,7 @@ async def test_changed_instructions_do_not_affect_a_started_session(store: Store
         ({"model": "m2"}, "the model changed"),
         ({"tools": "t2"}, "the tool set changed"),
         ({"model": "m2", "tools": "t2"}, "the model changed"),
-        ({"manner": "high"}, "the model's options changed"),
+        ({"options": "high"}, "the model's options changed"),
     ],
 )
 async def test_changed_model_or_tools_apply_new_instructions_and_record_one_break(

@@ -67,7 +67,7 @@ class AgentLoop:
         calls: ModelCalls,
         info: ModelInfo,
         toolbox: Toolbox,
-        manner: ModelOptions,
+        options: ModelOptions,
         window: ContextWindow,
         *,
         clock: Clock | None = None,
@@ -75,14 +75,14 @@ class AgentLoop:
         self.calls = calls
         self.info = info
         self.toolbox = toolbox
-        self.manner = manner
+        self.options = options
         self.window = window
         self.clock = clock or SystemClock()
 
     def use_prompt(self, toolbox: Toolbox, instructions: str) -> None:
         """Use other tools and instructions from the next turn on; the caller records why the prefix changes."""
         self.toolbox = toolbox
-        self.manner = structs.replace(self.manner, instructions=instructions)
+        self.options = structs.replace(self.options, instructions=instructions)
 
     async def take_turn(
         self, turn: TurnLog, environment: TurnEnvironment, control: TurnControl = _NO_CONTROL
@@ -305,15 +305,15 @@ class _Turn:
         self._environment.publish(event)
 
     def _build_request(self) -> ModelRequest:
-        manner = self._agent.manner
+        options = self._agent.options
         return ModelRequest(
             model="",
             messages=tuple(self._get_view().messages),
-            system=manner.instructions,
+            system=options.instructions,
             tools=self._agent.toolbox.specs,
-            max_output_tokens=manner.max_output_tokens,
-            temperature=manner.temperature,
-            effort=manner.effort,
+            max_output_tokens=options.max_output_tokens,
+            temperature=options.temperature,
+            effort=options.effort,
             memo=self._agent.window.memo,
         )
 

@@ -90,7 +90,7 @@ class HandoffCommand:
             await _leave(context, context.screen, moved)
             return
         if not active_session.busy:  # otherwise the turn continues here and is shown there
-            await active_session.reset_session(behind=moved)
+            await active_session.reset_session(moved_session=moved)
         active_session.departure.end(None, stays=False)
 
     async def _request_and_wait(self, context: CommandContext, request: HandoffRequest) -> HandoffState:

@@ -205,17 +205,17 @@ class ActiveSession:
         return await self._open(self.request)
 
     async def reset_session(
-        self, *, leaving: LeaveHook = end_processes, behind: SessionId | None = None
+        self, *, leaving: LeaveHook = end_processes, moved_session: SessionId | None = None
     ) -> OpenSession:
         """Leave the session permanently, start a new one and end the old one's background work.
 
         ``leaving`` runs in the transaction that leaves the session, so that background work ends even after a crash.
-        With ``behind``, the id of a session that was moved away, that session is left unchanged. It is replaced only if
-        it is still the one open here and no other session has been bound to this key since.
+        ``moved_session`` is the id of a session that was moved away: it is left unchanged, and replaced only if it is
+        still the one open here and no other session has been bound to this key since.
         """
         request = structs.replace(self.request, session=None)
-        if behind is not None:
-            return await self._replace_moved_session(behind, request)
+        if moved_session is not None:
+            return await self._replace_moved_session(moved_session, request)
         left = self._chat
         chat = await self._switch_to(request, leaving)
         if left is not None:

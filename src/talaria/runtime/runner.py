@@ -162,8 +162,8 @@ class SessionRunner:
 
     def set_effort(self, effort: Effort) -> None:
         """Set the reasoning effort from the next model call on."""
-        if effort != self._agent.manner.effort:
-            self._agent.manner = structs.replace(self._agent.manner, effort=effort)
+        if effort != self._agent.options.effort:
+            self._agent.options = structs.replace(self._agent.options, effort=effort)
 
     async def close(self, patience: float = _CLOSE_TIMEOUT) -> None:
         """Interrupt the running turn, to be resumed later, and wait up to ``patience`` seconds for follow-ups."""
@@ -356,7 +356,7 @@ class SessionRunner:
 
     def _make_start(self) -> tuple[Effort, TurnStart]:
         """Return the current effort, and what begins a turn with it; its prompt is stored once for each effort."""
-        effort, store_prompt = self._agent.manner.effort, self._options.before_first_turn
+        effort, store_prompt = self._agent.options.effort, self._options.before_first_turn
         fetched = {item: one.message for item, one in self._fetched.items()}
         known_seq, budget = self._agent.window.last_seq, self._environment.budget
         if store_prompt is None or effort == self._stored_effort:

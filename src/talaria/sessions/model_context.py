@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import msgspec
-from msgspec import Struct, structs
+from msgspec import Struct, field, structs
 
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.sessions import StoredMessage
@@ -19,14 +19,14 @@ _encode = msgspec.json.Encoder().encode
 class Prefix(Struct, frozen=True):
     """The part of every request that precedes the messages.
 
-    ``tools`` is a digest of them, ``manner`` the model's options: effort, temperature, length. ``audience`` is who can
+    ``tools`` is a digest of them, ``options`` describes effort, temperature and length. ``audience`` is who can
     read: memories of one chat are not shown in another.
     """
 
     instructions: str
     tools: str
     model: str
-    manner: str = ""
+    options: str = field(default="", name="manner")
     audience: str = ""
 
 
@@ -67,7 +67,7 @@ def _find_difference(stored: Prefix, requested: Prefix) -> str:
         return "the tool set"
     if stored.audience != requested.audience:
         return "the audience"
-    return "the model's options" if stored.manner != requested.manner else ""
+    return "the model's options" if stored.options != requested.options else ""
 
 
 def record_break(tx: Transaction, session_id: SessionId, reason: str) -> None:

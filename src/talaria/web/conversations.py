@@ -62,10 +62,10 @@ class WebSession(ActiveSession):
         return not self.is_open or self.chat.conversation.has_running_work
 
     async def reset_session(
-        self, *, leaving: LeaveHook = end_processes, behind: SessionId | None = None
+        self, *, leaving: LeaveHook = end_processes, moved_session: SessionId | None = None
     ) -> OpenSession:
         """Begin another conversation, to be shown next; after a handoff nothing has to be replaced."""
-        if behind is not None:
+        if moved_session is not None:
             return self.chat
         return self._show_next(await self._conversations.begin(self.caller))
 

@@ -270,7 +270,7 @@ def make_prefix(
         instructions="",
         tools=hashlib.sha256(msgspec.json.encode(toolbox.specs)).hexdigest(),
         model=tool_context.model.name,
-        manner=_describe_options(tool_context.settings, tool_context.settings.model.effort, personality),
+        options=_describe_options(tool_context.settings, tool_context.settings.model.effort, personality),
         audience=tool_context.viewer.audience,
     )
     return choose_prefix(stored, prefix, lambda: build_instructions(_make_tiers(tool_context, request, personality)))
@@ -296,12 +296,12 @@ def _make_tiers(tool_context: ToolContext, request: OpenRequest, personality: st
         or _read_soul(tool_context.profile)
         or (DEFAULT_IDENTITY if tool_context.model.tools else TALKING_IDENTITY)
     )
-    manner = read_personality(tool_context.profile.folder, personality) if personality else ""
+    style = read_personality(tool_context.profile.folder, personality) if personality else ""
     folder = f"Your working folder is {request.surface.folder}."
     settings = tool_context.settings
     is_plain = settings.sandbox.kind == "bubblewrap" and not settings.surfaces
     return PromptTiers(
-        identity=f"{identity}\n\n{manner}".strip(),
+        identity=f"{identity}\n\n{style}".strip(),
         skills=_list_skills(tool_context) if may_use(tool_context, Skills.name) else "",
         project=read_project_context(request.surface.folder),
         memory=tool_context.memories.snapshot(tool_context.viewer),
@@ -414,8 +414,8 @@ class SessionTools:
     def save_prefix(self, tx: Transaction, effort: Effort) -> None:
         """Store the prefix with the effort in use, in the transaction that begins a turn with it."""
         assert self.prefix is not None, "it is made when the session is opened"
-        manner = _describe_options(self._tool_context.settings, effort, self._personality)
-        save_prefix(tx, self._tool_context.session_id, structs.replace(self.prefix, manner=manner))
+        options = _describe_options(self._tool_context.settings, effort, self._personality)
+        save_prefix(tx, self._tool_context.session_id, structs.replace(self.prefix, options=options))
 
     def states(self) -> "list[ServerState]":
         """Return the state of each configured server."""

@@ -263,7 +263,7 @@ def _make_agent(
 ) -> AgentLoop:
     """Return the agent of a session; where several people share a chat, it sees who wrote what."""
     model = tool_context.settings.model
-    manner = ModelOptions(
+    options = ModelOptions(
         instructions=prefix.instructions,
         effort=model.effort,
         max_output_tokens=model.max_output_tokens or None,
@@ -273,7 +273,7 @@ def _make_agent(
     viewer = tool_context.viewer
     labelled = bool(viewer.audience) and viewer.owner == viewer.audience
     window = ContextWindow(tool_context.model, history, auxiliary, application.window_memory, labelled=labelled)
-    return AgentLoop(calls, tool_context.model, toolbox, manner, window)
+    return AgentLoop(calls, tool_context.model, toolbox, options, window)
 
 
 def _make_approver(
