@@ -15,7 +15,8 @@ from talaria.api.runs.events import RunCompleted, RunEvent, RunStopped, decode_e
 from talaria.api.runs.recorder import RunRecorder
 from talaria.api.runs.run_store import RunStart, begin_run, end_run
 from talaria.api.runs.runner import reconcile_run
-from talaria.api.runs.turn_links import StreamPosition, find_resume_point, link_turn
+from talaria.api.runs.turn_links import StreamPosition, find_resume_point, has_background_work, link_turn
+from talaria.contracts.background_processes import BackgroundProcess, add_process, change_process
 from talaria.contracts.store import Store, Transaction
 from talaria.contracts.stores.responses import ApiRun
 from talaria.contracts.turns import ModelStep
@@ -30,8 +31,10 @@ from talaria.core.events import (
     TurnEnd,
     TurnEvent,
 )
-from talaria.core.ids import SessionId
+from talaria.core.ids import SessionId, WorkerId
 from talaria.core.messages import Message, Part, Text, ToolCall, ToolResult, Usage
+from talaria.core.session_context import SessionContext
+from talaria.runtime.completions import report
 from talaria.runtime.turn_log import TurnRecorder
 from talaria.storage.postgres.connection import PostgresConnection
 from talaria.storage.postgres.open import PostgresOptions, open_postgres
@@ -135,6 +138,49 @@ async def test_events_of_an_interrupted_turn_are_stored_completely_and_once(
     assert after.state == "completed"
 
 
+_IS_BLOCKED = "SELECT 1 FROM pg_stat_activity WHERE pid = %s AND wait_event_type = 'Lock'"
+
+
+async def test_background_work_is_seen_although_it_ends_during_the_look(
+    pooled_postgres_location: StoreLocation, clock: SettableClock
+) -> None:
+    """Another process ends a background process, and reports that, between two statements of the transaction."""
+    store = pooled_postgres_location.open_store(clock)
+    try:
+        session_id = (await _begin(store)).session_id
+        process = _make_process(session_id)
+        await store.write(lambda tx: add_process(tx, process))
+        options = PostgresOptions(pooled_postgres_location.schema, clock=clock)
+        with (
+            closing(open_postgres(pooled_postgres_location.address, options)) as first,
+            closing(open_postgres(pooled_postgres_location.address, options)) as second,
+            psycopg.connect(pooled_postgres_location.address, autocommit=True) as raw,
+        ):
+            assert isinstance(first.connection, PostgresConnection)
+            assert isinstance(second.connection, PostgresConnection)
+            pid = second.connection.raw.info.backend_pid
+            first.connection.begin(write=True)
+            first.connection.run("LOCK TABLE inbox IN ACCESS EXCLUSIVE MODE")
+            change_process(first.connection.tables, process, state="ended")
+            assert report(first.connection.tables, session_id, "process", process.id, "It has ended.")
+            async with asyncio.TaskGroup() as group:
+                looking = group.create_task(
+                    asyncio.to_thread(second.write, lambda tx: has_background_work(tx, session_id))
+                )
+                await until(lambda: raw.execute(_IS_BLOCKED, (pid,)).fetchone() or looking.done())
+                first.connection.commit()
+        assert looking.result()
+    finally:
+        await store.close()
+
+
+def _make_process(session_id: SessionId) -> BackgroundProcess:
+    return BackgroundProcess(
+        id="p1", session_id=session_id, command="make", folder="/", files_folder="/none", machine="m", host="h",
+        watcher=WorkerId("w"), begun_at=datetime.now(UTC), context=SessionContext(), state="running", notify=True,
+    )  # fmt: skip
+
+
 async def test_end_of_a_turn_waits_for_the_record_of_its_resumption(
     pooled_postgres_location: StoreLocation, clock: SettableClock
 ) -> None:
@@ -155,13 +201,12 @@ async def test_end_of_a_turn_waits_for_the_record_of_its_resumption(
             psycopg.connect(pooled_postgres_location.address, autocommit=True) as raw,
         ):
             assert isinstance(second.connection, PostgresConnection)
-            is_blocked = "SELECT 1 FROM pg_stat_activity WHERE pid = %s AND wait_event_type = 'Lock'"
             pid = second.connection.raw.info.backend_pid
             first.connection.begin(write=True)
             assert resume(first.connection.tables) is not None
             async with asyncio.TaskGroup() as group:
                 ending = group.create_task(asyncio.to_thread(second.write, resume))
-                await until(lambda: raw.execute(is_blocked, (pid,)).fetchone() or ending.done())
+                await until(lambda: raw.execute(_IS_BLOCKED, (pid,)).fetchone() or ending.done())
                 first.connection.commit()
         assert _summarise(await _stored_events(store)).count("turn.resumed") == 1
     finally:

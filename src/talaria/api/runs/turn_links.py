@@ -23,13 +23,16 @@ REPORT_LOCK = SessionValue("run_report_lock", bool)
 
 
 def has_background_work(tx: Transaction, session_id: SessionId) -> bool:
-    """Move pending reports to the inbox, and return whether there were any or more will come."""
+    """Move pending reports to the inbox, and return whether there were any or more will come.
+
+    Running work is looked for first: another process may end it meanwhile, and then its report is seen.
+    """
     if not is_delivery_target(tx, session_id, ""):
         return False  # reported in the chat where the session is now
-    if queue_reports(tx, session_id) or any(item.kind == WAKE for item in tx.inbox.list_unsettled(session_id)):
-        return True
     watched = (process for process in list_processes(tx, session_id) if process.notify or process.patterns)
-    return any(process.is_alive for process in watched) or bool(list_background(tx, session_id))
+    is_running = any(process.is_alive for process in watched) or bool(list_background(tx, session_id))
+    has_reports = bool(queue_reports(tx, session_id))
+    return is_running or has_reports or any(item.kind == WAKE for item in tx.inbox.list_unsettled(session_id))
 
 
 def lock_reports(tx: Transaction, session_id: SessionId) -> None:
