@@ -25,7 +25,7 @@ REPORT_LOCK = SessionValue("run_report_lock", bool)
 def has_background_work(tx: Transaction, session_id: SessionId) -> bool:
     """Move pending reports to the inbox, and return whether there were any or more will come.
 
-    Running work is looked for first: another process may end it meanwhile, and then its report is seen.
+    The order of the checks matters: if another process ends the work after the first one, the second finds its report.
     """
     if not is_delivery_target(tx, session_id, ""):
         return False  # reported in the chat where the session is now

@@ -434,8 +434,8 @@ def build_session_listeners(
 ) -> tuple[TurnListener, ...]:
     """Return the turn listeners of a session: the one list of who is attached when.
 
-    On a surface that stays open, completions are queued and a follow-up drives the goal; elsewhere the goal is only
-    told how turns end, and waits for such a surface.
+    On a surface that stays open, completions are queued and a follow-up drives the goal; elsewhere the goal only
+    records how turns end, and waits for such a surface.
     """
     return (
         *request.turns.listeners,
